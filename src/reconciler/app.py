@@ -1,0 +1,91 @@
+"""Entry points: settings, idempotency, outcome. The job's logic starts in `run`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from reconciler import aws
+from reconciler.clock import Clock, SystemClock
+from reconciler.errors import InvalidTrigger, VerbUnavailable
+from reconciler.idempotency import once_per_slot
+from reconciler.invocation import Invocation
+from reconciler.observability import count, emitting, logger
+from reconciler.run import Job, run
+from reconciler.settings import Settings
+from reconciler.source import AccountsTable
+from reconciler.triggers import parse_trigger
+from reconciler.view import EntitlementsTable
+from reconciler.watchdog import look
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+    from types_boto3_dynamodb import DynamoDBClient
+
+CLOCK: Clock = SystemClock()
+
+
+@emitting()
+def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
+    """Handle a nightly, tick or operator event.
+
+    Returns `{"trigger", "slot", "outcome", "attempts"}`: one attempt per segment of an interval, as `run.Result`,
+    and as outcome the last one's or "idle". For a duplicate delivery the outcome is "duplicate" and `first` the first
+    delivery's answer, None while that still runs. Raises `errors.Refused` before any side effect, and whatever ended
+    an attempt in failure.
+    """
+    invocation = _invocation(context)
+    settings = invocation.settings
+    trigger = parse_trigger(event, now_ms=CLOCK.now_ms(), settings=settings)
+    if trigger.kind == "watchdog":
+        raise InvalidTrigger("detail.trigger", "'watchdog' belongs to the watchdog function")
+    if trigger.verb is not None:
+        raise VerbUnavailable(f"detail-type: {trigger.verb} is not available in this version; nothing was done")
+    answer: dict[str, Any] = {"trigger": trigger.kind, "slot": trigger.slot}
+
+    def body() -> dict[str, Any]:
+        job = Job(AccountsTable(invocation), EntitlementsTable(invocation))
+        results = run(trigger, job, invocation=invocation)
+        outcome = results[-1].outcome if results else "idle"
+        logger.info("invocation ended", slot=trigger.slot, outcome=outcome)
+        return answer | {"outcome": outcome, "attempts": [asdict(result) for result in results]}
+
+    given, duplicate = once_per_slot(
+        trigger.slot,
+        body,
+        job=settings.job_name,
+        table=settings.idempotency_table,
+        client=invocation.client,
+        context=context,
+    )
+    if given is None or duplicate:
+        count("DuplicateDeliveries")
+        logger.info("duplicate delivery", slot=trigger.slot)
+        return answer | {"outcome": "duplicate", "first": given}
+    return given
+
+
+@emitting()
+def watchdog(event: object, context: LambdaContext) -> dict[str, float]:
+    """Emit and return every watchdog metric. The event does not matter: what is due comes from clock and calendar."""
+    measured = look(invocation=_invocation(context))
+    for name, value in measured.items():
+        count(name, value)
+    return measured
+
+
+def _invocation(context: LambdaContext) -> Invocation:
+    settings = Settings.from_env()
+    return Invocation(
+        settings=settings,
+        client=_client(settings),
+        clock=CLOCK,
+        remaining_ms=context.get_remaining_time_in_millis,
+        owner=f"{context.function_name}/{context.aws_request_id}",
+    )
+
+
+@lru_cache(maxsize=1)
+def _client(settings: Settings) -> DynamoDBClient:
+    return aws.dynamodb(settings)

@@ -1,0 +1,177 @@
+"""The CONTROL row: what is known of the job as a whole.
+
+first_interval  the oldest interval this stack answers for
+open_from       the oldest interval that may be unfinished; lets an idle tick read one row
+segment_count   what the tables were filled with
+pause           who, when, why; present while the job is paused
+pause_no        counts pauses and resumes
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from boto3.dynamodb.conditions import Attr
+
+from reconciler import clock, keys
+from reconciler.errors import RowMissing, SegmentCountMismatch
+from reconciler.intervals import Calendar, next_id
+from reconciler.invocation import Invocation
+from reconciler.items import SCHEMA, Row, reading, to_item
+from reconciler.keys import PARTITION_KEY
+from reconciler.records import COMPLETED, RunRecord, unmoved
+from reconciler.transactions import Step, send, update
+from reconciler.triggers import Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A CONTROL row as read."""
+
+    first_interval: str
+    open_from: str
+    segment_count: int
+    paused: bool
+    pause_no: int
+
+    @classmethod
+    def of(cls, row: Row) -> Control:
+        with reading(row):
+            return cls(row["first_interval"], row["open_from"], row["segment_count"], "pause" in row, row["pause_no"])
+
+
+def read(*, invocation: Invocation) -> Control | None:
+    """The row as it stands; None before the first trigger."""
+    row = invocation.control_row(keys.CONTROL)
+    return None if row is None else Control.of(row)
+
+
+def ensure(*, invocation: Invocation) -> Control:
+    """Read the row; the first time, create it and every lease row in one transaction.
+
+    Raises SegmentCountMismatch when the stack's parameter is not the tables' count.
+    """
+    found = read(invocation=invocation)
+    if found is None:
+        _create(invocation)
+        found = read(invocation=invocation)
+        if found is None:
+            raise RowMissing("CONTROL is missing though a LEASE row exists: restore the table, see the README")
+    configured = invocation.settings.segment_count
+    if found.segment_count != configured:
+        raise SegmentCountMismatch(
+            f"SEGMENT_COUNT is {configured}, but the tables hold {found.segment_count} segments: set it back, "
+            "or start with new tables"
+        )
+    return found
+
+
+def first_interval(*, invocation: Invocation) -> str:
+    """Where the calendar starts before CONTROL exists: the first scheduled time after the table was made."""
+    table = invocation.read("describe_table", TableName=invocation.table)["Table"]
+    created_ms = clock.parse_ms(table["CreationDateTime"].isoformat())
+    return Calendar.of(invocation.settings).first_after(created_ms)
+
+
+def lower(control: Control, trigger: Trigger, *, invocation: Invocation) -> Control:
+    """Let a nightly trigger inside the catch-up window name an interval older than the first one."""
+    wanted = trigger.interval_id
+    scheduled_ms = Calendar.of(invocation.settings).scheduled_ms(wanted)
+    outside = scheduled_ms < invocation.clock.now_ms() - invocation.settings.catch_up_ms
+    if trigger.kind != "nightly" or wanted >= control.first_interval or outside:
+        return control
+    changed = replace(control, first_interval=wanted, open_from=min(control.open_from, wanted))
+    _move(control, changed, (), invocation)
+    return ensure(invocation=invocation)
+
+
+def advance(control: Control, records: list[RunRecord], *, invocation: Invocation) -> None:
+    """Move `open_from` past the closed intervals at its head, one step at a time.
+
+    Each step is checked against the interval it leaves behind, so an unfinished one is never passed.
+    """
+    by_id = {record.interval_id: record for record in records}
+    while (head := by_id.get(control.open_from)) is not None and head.closed:
+        check = {
+            "TableName": invocation.table,
+            "Key": to_item(invocation.row_key(keys.interval(head.interval_id))),
+            "ConditionExpression": "#state = :completed OR attribute_exists(#acknowledged)",
+            "ExpressionAttributeNames": {"#state": "state", "#acknowledged": "acknowledged_at"},
+            "ExpressionAttributeValues": to_item({":completed": COMPLETED}),
+        }
+        changed = replace(control, open_from=next_id(control.open_from))
+        if not _move(control, changed, (Step("INTERVAL", {"ConditionCheck": check}),), invocation):
+            return
+        control = changed
+
+
+def pausing(why: str, tripping: str, *, invocation: Invocation) -> tuple[int, list[Step]]:
+    """The steps with which a run pauses its own job: CONTROL and every lease but the tripping one.
+
+    Returns the pause's number, which the tripping lease stores together with its release.
+    """
+    control = ensure(invocation=invocation)
+    settings = invocation.settings
+    pause_no = control.pause_no + 1
+    pause = {"who": invocation.owner, "when": clock.text(invocation.clock.now_ms()), "why": why}
+    steps = [
+        update(
+            "CONTROL",
+            invocation.table,
+            invocation.row_key(keys.CONTROL),
+            set={"pause": pause, "pause_no": pause_no},
+            when=unmoved("pause_no", control.pause_no),
+        )
+    ]
+    for segment in keys.segments(settings.segment_count):
+        if segment != tripping:
+            key = invocation.row_key(keys.lease(segment))
+            exists = Attr(PARTITION_KEY).exists()
+            steps.append(update("OTHER LEASE", invocation.table, key, set={"paused": pause_no}, when=exists))
+    return pause_no, steps
+
+
+def _move(control: Control, changed: Control, checks: tuple[Step, ...], invocation: Invocation) -> bool:
+    """Compare and swap; False when another invocation was first."""
+    step = update(
+        "CONTROL",
+        invocation.table,
+        invocation.row_key(keys.CONTROL),
+        set={"first_interval": changed.first_interval, "open_from": changed.open_from},
+        when=unmoved("first_interval", control.first_interval) & Attr("open_from").eq(control.open_from),
+    )
+    answer = send([step, *checks], invocation=invocation)
+    if answer.applied:
+        return True
+    if answer.refused("CONTROL") or answer.refused("INTERVAL"):
+        return False
+    raise answer.unread()
+
+
+def _create(invocation: Invocation) -> None:
+    first = first_interval(invocation=invocation)
+    control: Row = {"first_interval": first, "open_from": first, "pause_no": 0}
+    control["segment_count"] = invocation.settings.segment_count
+    rows = {keys.CONTROL: control} | {
+        keys.lease(segment): {"generation": 0, "token": str(uuid.uuid4())}
+        for segment in keys.segments(invocation.settings.segment_count)
+    }
+    steps = [
+        Step(
+            "CONTROL" if sort_key == keys.CONTROL else "LEASE",
+            {
+                "Put": {
+                    "TableName": invocation.table,
+                    "Item": to_item(invocation.row_key(sort_key) | {"schema": SCHEMA} | row),
+                    "ConditionExpression": "attribute_not_exists(#pk)",
+                    "ExpressionAttributeNames": {"#pk": PARTITION_KEY},
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            },
+        )
+        for sort_key, row in rows.items()
+    ]
+    answer = send(steps, invocation=invocation)
+    if not answer.applied and not answer.refused("CONTROL") and not answer.refused("LEASE"):
+        raise answer.unread()

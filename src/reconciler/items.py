@@ -1,0 +1,63 @@
+"""Rows as Python values: DynamoDB's typed JSON in, plain values out, and back.
+
+Whole numbers come back as int, others as Decimal, so nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+from reconciler.errors import RowInvalid, SchemaTooNew
+
+SCHEMA = 1
+"""The newest row layout this code reads and writes."""
+
+Row = dict[str, Any]
+
+_serialize = TypeSerializer().serialize
+_deserialize = TypeDeserializer().deserialize
+
+
+def to_item(row: Mapping[str, object]) -> dict[str, Any]:
+    """A row in DynamoDB's typed JSON. Raises TypeError for floats and other types DynamoDB lacks."""
+    return {name: _serialize(value) for name, value in row.items()}
+
+
+def from_item(item: Mapping[str, Any]) -> Row:
+    """A row of plain values."""
+    return {name: _plain(_deserialize(value)) for name, value in item.items()}
+
+
+def control_row(item: Mapping[str, Any]) -> Row:
+    """A ControlTable row. Raises SchemaTooNew when newer code wrote it."""
+    row = from_item(item)
+    schema = row.get("schema", SCHEMA)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise SchemaTooNew(
+            f"{row.get('sk')} has schema {schema!r}; this code knows {SCHEMA}: deploy the code that wrote it"
+        )
+    return row
+
+
+@contextmanager
+def reading(row: Row) -> Iterator[None]:
+    """Turns a missing or mistyped attribute of a control row into RowInvalid naming both."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RowInvalid(f"{row.get('sk')} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else value
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return value

@@ -1,0 +1,107 @@
+"""Two ordered streams, merged only as far as both have been read. Pure.
+
+    view    a  b  c  e  f  g │ h …          read ahead; `reached` is g
+    source  a  c  d  e     g │              read after the view, never beyond g while the view has more
+                         horizon
+
+The view is read before the source for the same ids, so a decision is never based on a view row that is newer than
+its source row: a stale decision meets a changed version when it is committed. Beyond the horizon nothing is known to
+be absent, so nothing beyond it is judged.
+
+Order is by UTF-8 bytes of the account id. UTF-8 keeps the order of code points, so comparing `str` is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from reconciler.errors import SourceOrderError
+
+
+class HasAccountId(Protocol):
+    @property
+    def account_id(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=HasAccountId)
+RowOut = TypeVar("RowOut", bound=HasAccountId)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Row]):
+    """Consecutive rows of one side. `more_after` is where to go on; None means the asked bounds hold no more."""
+
+    rows: tuple[Row, ...]
+    more_after: str | None
+
+    def checked(self, after: str | None, upto: str | None) -> Page[Row]:
+        """The page itself. Raises SourceOrderError unless its ids rise strictly within (after, upto]."""
+        last = after
+        for row in self.rows:
+            if last is not None and row.account_id <= last:
+                raise SourceOrderError(f"{row.account_id!r} came after {last!r}")
+            if upto is not None and row.account_id > upto:
+                raise SourceOrderError(f"{row.account_id!r} lies beyond {upto!r}")
+            last = row.account_id
+        if self.more_after is not None and ((last is not None and self.more_after < last) or self.more_after == after):
+            raise SourceOrderError(f"a page after {after!r} says to go on after {self.more_after!r}")
+        return self
+
+
+class Side(Protocol[RowOut]):
+    """Accounts in order, by UTF-8 bytes of their id: the contract of the source and of the view."""
+
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[RowOut]:
+        """Up to `limit` rows of a segment with after < account_id <= upto; None means unbounded.
+
+        `Page.more_after` is None only when the bounds hold no more; a page may be empty and still go on. May be
+        called again from any point, also from an id that is gone. Raises TransientFailure when it cannot answer now.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer(Generic[Row]):
+    """View rows read ahead. `reached` is the last id read up to; `ended` means the view holds no more."""
+
+    rows: tuple[Row, ...] = ()
+    reached: str | None = None
+    ended: bool = False
+
+    def extended(self, page: Page[Row]) -> Buffer[Row]:
+        return Buffer(self.rows + page.rows, page.more_after or self.reached, page.more_after is None)
+
+    @property
+    def horizon(self) -> str | None:
+        """The last id a source read may reach; None when the view has ended, so that there is no bound."""
+        return None if self.ended else self.reached
+
+    def split(self, upto: str | None) -> tuple[tuple[Row, ...], Buffer[Row]]:
+        """The rows up to and including an id (None: all of them), and the buffer without them."""
+        if upto is None:
+            return self.rows, replace(self, rows=())
+        index = len(self.rows)
+        while index and self.rows[index - 1].account_id > upto:
+            index -= 1
+        return self.rows[:index], replace(self, rows=self.rows[index:])
+
+
+Record = TypeVar("Record", bound=HasAccountId)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Generic[Record, Row]):
+    """One account on both sides; None where a side does not have it."""
+
+    account_id: str
+    record: Record | None
+    row: Row | None
+
+
+def merge(records: Sequence[Record], rows: Sequence[Row]) -> list[Pair[Record, Row]]:
+    """Every account of either side once, in order."""
+    by_record = {record.account_id: record for record in records}
+    by_row = {row.account_id: row for row in rows}
+    ids = sorted(by_record.keys() | by_row.keys())
+    return [Pair(account_id, by_record.get(account_id), by_row.get(account_id)) for account_id in ids]

@@ -1,0 +1,124 @@
+"""Release: the attempt at one segment of one interval ends.
+
+Release replaces the lease's token, so that every late message of the former holder fails although nobody has taken
+the lease since. Best effort: when it cannot be written nothing changes and the lease expires.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from boto3.dynamodb.conditions import Attr
+
+from reconciler import clock, control, keys
+from reconciler.acquire import backoff_ms
+from reconciler.audit import audit
+from reconciler.errors import LeaseLost, OutOfTime, TransientFailure
+from reconciler.invocation import Invocation
+from reconciler.items import Row
+from reconciler.leases import Holding, refused_lease
+from reconciler.observability import logger
+from reconciler.records import NEEDS_REPAIR, Progress, unmoved
+from reconciler.transactions import Step, send, update
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ends.
+
+    `event` is YIELDED, FAILED or NEEDS_REPAIR. `counts` is False for a clean yield and for a transient AWS error:
+    they give the attempt back. `waits` keeps the next attempt away for the backoff. `pauses` also pauses the job.
+    """
+
+    event: str
+    reason: str
+    counts: bool = False
+    waits: bool = False
+    pauses: bool = False
+
+
+def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> bool:
+    """Release the lease and note why, in one transaction; False when it could not be written.
+
+    Raises LeaseLost when the segment is somebody else's already.
+    """
+    release_token = str(uuid.uuid4())
+    with_interval = ending.event != "YIELDED"
+    try:
+        for _ in range(5):
+            steps = _ending_steps(holding, ending, release_token, with_interval, invocation)
+            answer = send(steps, invocation=invocation)
+            if refusal := answer.refused("LEASE"):
+                if refused_lease(refusal.row, known=holding.lease, tried=release_token):
+                    return True
+                raise LeaseLost(f"segment {holding.lease.segment} was taken before the attempt ended")
+            if (refusal := answer.refused("PROGRESS")) and refusal.row is not None:
+                holding = replace(holding, progress=Progress.of(refusal.row))
+            elif answer.refused("INTERVAL"):
+                with_interval = False
+            elif not answer.refused("CONTROL"):
+                break
+        if not answer.applied:
+            raise answer.unread()
+        return True
+    except (TransientFailure, OutOfTime) as error:
+        logger.warning("attempt not ended, the lease expires by itself", error=str(error))
+        return False
+
+
+def _ending_steps(
+    holding: Holding, ending: Ending, release_token: str, with_interval: bool, invocation: Invocation
+) -> list[Step]:
+    record, segment = holding.record, holding.lease.segment
+    attempts = holding.progress.attempts if ending.counts else max(0, holding.progress.attempts - 1)
+    next_attempt: Row = {}
+    if ending.waits:
+        wait_ms = backoff_ms(max(1, attempts), invocation.settings)
+        next_attempt = {"next_attempt_at_ms": invocation.clock.now_ms() + wait_ms}
+    pause_no = None
+    pausing: list[Step] = []
+    if ending.pauses:
+        pause_no, pausing = control.pausing(ending.reason, segment, invocation=invocation)
+    steps = [
+        update(
+            "LEASE",
+            invocation.table,
+            invocation.row_key(keys.lease(segment)),
+            set={"token": release_token, **({} if pause_no is None else {"paused": pause_no})},
+            remove=("owner", "expires_at_ms"),
+            when=holding.lease.fence,
+        ),
+        update(
+            "PROGRESS",
+            invocation.table,
+            invocation.row_key(record.progress_key(segment)),
+            set={"attempts": attempts, **next_attempt},
+            remove=() if next_attempt else ("next_attempt_at_ms",),
+            when=unmoved("checkpoint", holding.progress.checkpoint),
+        ),
+    ]
+    if with_interval:
+        error = {"error": ending.reason, "segment": segment, "at": clock.text(invocation.clock.now_ms())}
+        state = {"state": NEEDS_REPAIR} if ending.event == NEEDS_REPAIR else {}
+        steps.append(
+            update(
+                "INTERVAL",
+                invocation.table,
+                invocation.row_key(keys.interval(record.interval_id)),
+                set={"last_error": error, **state},
+                when=unmoved("run_id", record.run_id) & Attr("rerun").eq(record.rerun),
+            )
+        )
+    event = audit(
+        ending.event,
+        record.interval_id,
+        record.run_id,
+        invocation=invocation,
+        segment=segment,
+        generation=holding.lease.generation,
+        reason=ending.reason,
+        checkpoint=holding.progress.checkpoint,
+        ranges=holding.ranges,
+    )
+    return [*steps, event, *pausing]

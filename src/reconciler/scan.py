@@ -1,0 +1,67 @@
+"""Reads both sides in the order that makes a stale decision fail: the view first, then the source, to the horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.diff import Decision, decide
+from reconciler.merge import Buffer, Row, Side, merge
+from reconciler.source import SourceRecord
+from reconciler.view import ViewRow
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two sides of one segment; `limit` rows a read."""
+
+    source: Side[SourceRecord]
+    view: Side[ViewRow]
+    segment: str
+    limit: int
+
+    def pages(self, after: str | None) -> Iterator[list[Decision]]:
+        """The decisions of one source page at a time, for every account above `after`, to the end of both sides.
+
+        The view is buffered about two pages ahead, so that a full source page rarely meets the horizon.
+        """
+        buffer: Buffer[ViewRow] = Buffer(reached=after)
+        position = after
+        while True:
+            while not buffer.ended and len(buffer.rows) < 2 * self.limit:
+                page = self.view.read(self.segment, after=buffer.reached, upto=None, limit=self.limit)
+                buffer = buffer.extended(page.checked(buffer.reached, None))
+            horizon = buffer.horizon
+            records = self.source.read(self.segment, after=position, upto=horizon, limit=self.limit)
+            records.checked(position, horizon)
+            upto = horizon if records.more_after is None else records.more_after
+            rows, buffer = buffer.split(upto)
+            yield [decide(pair) for pair in merge(records.rows, rows)]
+            if upto is None:
+                return
+            position = upto
+
+    def between(self, after: str | None, upto: str) -> list[Decision]:
+        """The decisions for all accounts with after < id <= upto, read anew."""
+        rows = _all(self.view, self.segment, after, upto, self.limit)
+        records = _all(self.source, self.segment, after, upto, self.limit)
+        return [decide(pair) for pair in merge(records, rows)]
+
+    def source_is_empty(self) -> bool:
+        """Whether the source holds no account of this segment at all."""
+        after = None
+        while True:
+            page = self.source.read(self.segment, after=after, upto=None, limit=1)
+            if page.rows or page.more_after is None:
+                return not page.rows
+            after = page.more_after
+
+
+def _all(side: Side[Row], segment: str, after: str | None, upto: str, limit: int) -> list[Row]:
+    rows: list[Row] = []
+    while True:
+        page = side.read(segment, after=after, upto=upto, limit=limit).checked(after, upto)
+        rows += page.rows
+        if page.more_after is None or page.more_after >= upto:
+            return rows
+        after = page.more_after

@@ -1,0 +1,111 @@
+"""Settings: one environment variable per field, all required, checked before anything is touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from reconciler.errors import SettingsError
+
+
+def _text() -> Any:
+    return field(metadata={"kind": str})
+
+
+def _whole(low: int, high: int) -> Any:
+    return field(metadata={"kind": int, "low": low, "high": high})
+
+
+def _seconds(low: float, high: float) -> Any:
+    return field(metadata={"kind": float, "low": low, "high": high})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a deployment decides; the variable of a field is its name in capitals.
+
+    `from_env` raises SettingsError naming the variable that is missing, malformed or out of bounds.
+    Units are in the names; `*_seconds` may be fractions.
+    """
+
+    job_name: str = _text()
+    control_table: str = _text()
+    accounts_table: str = _text()
+    entitlements_table: str = _text()
+    idempotency_table: str = _text()
+    schedule_hour: int = _whole(0, 23)
+    schedule_minute: int = _whole(0, 59)
+    tick_minutes: int = _whole(1, 60)
+    deadline_minutes: int = _whole(1, 10_080)
+    lease_seconds: float = _seconds(0.5, 900)
+    clock_skew_seconds: float = _seconds(0, 60)
+    range_size: int = _whole(1, 100_000)
+    page_size: int = _whole(1, 100_000)
+    segment_count: int = _whole(1, 64)
+    catch_up_days: int = _whole(1, 365)
+    max_revocations: int = _whole(0, 1_000_000_000)
+    max_attempts: int = _whole(1, 100)
+    backoff_seconds: float = _seconds(0, 3_600)
+    backoff_max_seconds: float = _seconds(0, 86_400)
+    connect_timeout_seconds: float = _seconds(0.05, 60)
+    read_timeout_seconds: float = _seconds(0.05, 60)
+    sdk_max_attempts: int = _whole(1, 10)
+
+    def __post_init__(self) -> None:
+        if self.lease_seconds <= 3 * self.call_budget_s + self.slack_s:
+            raise SettingsError(
+                f"LEASE_SECONDS is {self.lease_seconds:g}, but three call budgets of {self.call_budget_s:g} s and "
+                f"{self.slack_s:g} s of slack must fit into a lease: raise it, or lower CONNECT_TIMEOUT_SECONDS, "
+                "READ_TIMEOUT_SECONDS or SDK_MAX_ATTEMPTS"
+            )
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read every field from `environ` (default: the process environment)."""
+        source = os.environ if environ is None else environ
+        return cls(**{f.name: _read(source, f.name.upper(), f.metadata) for f in fields(cls)})
+
+    @property
+    def call_budget_s(self) -> float:
+        """The longest one SDK call can take, retries and their backoff included."""
+        backoff = 3.0 if self.sdk_max_attempts > 1 else 0.0
+        return self.sdk_max_attempts * (self.connect_timeout_seconds + self.read_timeout_seconds) + backoff
+
+    @property
+    def slack_s(self) -> float:
+        """What the process may need between calls."""
+        return self.lease_seconds * 0.05
+
+    @property
+    def lease_ms(self) -> int:
+        return round(self.lease_seconds * 1000)
+
+    @property
+    def skew_ms(self) -> int:
+        return round(self.clock_skew_seconds * 1000)
+
+    @property
+    def tick_ms(self) -> int:
+        return self.tick_minutes * 60_000
+
+    @property
+    def catch_up_ms(self) -> int:
+        return self.catch_up_days * 86_400_000
+
+
+def _read(source: Mapping[str, str], name: str, rule: Mapping[str, Any]) -> Any:
+    raw = source.get(name, "").strip()
+    if not raw:
+        raise SettingsError(f"{name} is not set")
+    kind = rule["kind"]
+    if kind is str:
+        return raw
+    try:
+        value = kind(raw)
+    except ValueError:
+        raise SettingsError(f"{name} is {raw!r}, not {'a whole number' if kind is int else 'a number'}") from None
+    if not rule["low"] <= value <= rule["high"]:
+        raise SettingsError(f"{name} is {raw}, but must be between {rule['low']} and {rule['high']}")
+    return value

@@ -1,0 +1,67 @@
+"""The source: what every account should have. Yours to replace by anything with the `read` of `merge.Side`.
+
+The sample reads a DynamoDB table keyed `segment`, `account_id` with the attributes `status` and `entitlements`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.invocation import Invocation
+from reconciler.items import from_item, to_item
+from reconciler.keys import ACCOUNT_ID, SEGMENT
+from reconciler.merge import Page
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """An account as the source holds it, not yet checked: `diff.decide` rejects what it cannot read."""
+
+    account_id: str
+    status: object
+    entitlements: object
+
+
+def read_accounts(
+    table: str, segment: str, *, after: str | None, upto: str | None, limit: int, invocation: Invocation
+) -> tuple[list[dict[str, Any]], str | None]:
+    """One consistent Query of a table keyed `segment`, `account_id`: its rows, and where to go on."""
+    values = {":segment": segment}
+    names = {"#segment": SEGMENT}
+    condition = "#segment = :segment"
+    request: dict[str, Any] = {}
+    if upto is not None:
+        values[":upto"] = upto
+        names["#account_id"] = ACCOUNT_ID
+        condition += " AND #account_id <= :upto"
+    if after is not None:
+        request["ExclusiveStartKey"] = to_item({SEGMENT: segment, ACCOUNT_ID: after})
+    answer = invocation.read(
+        "query",
+        TableName=table,
+        KeyConditionExpression=condition,
+        ExpressionAttributeNames=names,
+        ExpressionAttributeValues=to_item(values),
+        ConsistentRead=True,
+        Limit=limit,
+        **request,
+    )
+    last = answer.get("LastEvaluatedKey")
+    return [from_item(item) for item in answer["Items"]], last[ACCOUNT_ID]["S"] if last else None
+
+
+class AccountsTable:
+    """The sample source; a merge.Side."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+        """See merge.Side."""
+        table = self._invocation.settings.accounts_table
+        rows, more_after = read_accounts(
+            table, segment, after=after, upto=upto, limit=limit, invocation=self._invocation
+        )
+        records = (SourceRecord(row[ACCOUNT_ID], row.get("status"), row.get("entitlements")) for row in rows)
+        return Page(tuple(records), more_after)

@@ -1,0 +1,79 @@
+"""The view: what every account has, and how one effect is written to it. Yours to replace.
+
+Rows: `segment`, `account_id`, `entitlements`, `version`, `interval_id`, `run_id`, `generation`, `updated_at`. Live
+writers may write it too: the source first, then the view, raising `version` and setting `updated_at`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from boto3.dynamodb.conditions import Attr, ConditionBase
+
+from reconciler import clock
+from reconciler.invocation import Invocation
+from reconciler.keys import ACCOUNT_ID, SEGMENT
+from reconciler.merge import Page
+from reconciler.source import read_accounts
+from reconciler.transactions import Step, as_read, update
+
+if TYPE_CHECKING:
+    from reconciler.diff import Effect
+    from reconciler.leases import Holding
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRow:
+    """A view row as read, not yet checked. `version` is None on a row that somebody else made without one."""
+
+    account_id: str
+    entitlements: object
+    version: object
+
+
+class EntitlementsTable:
+    """The sample view; a merge.Side."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[ViewRow]:
+        """See merge.Side."""
+        table = self._invocation.settings.entitlements_table
+        rows, more_after = read_accounts(
+            table, segment, after=after, upto=upto, limit=limit, invocation=self._invocation
+        )
+        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), row.get("version")) for row in rows)
+        return Page(tuple(view_rows), more_after)
+
+
+def effect_step(effect: Effect, holding: Holding, *, invocation: Invocation) -> Step:
+    """Write one effect, on the condition that the row is what the decision was based on."""
+    version = effect.row.version if effect.row else None
+    assert version is None or isinstance(version, int)
+    return update(
+        "VIEW",
+        invocation.settings.entitlements_table,
+        {SEGMENT: holding.lease.segment, ACCOUNT_ID: effect.account_id},
+        set={
+            "entitlements": effect.entitlements,
+            "version": (version or 0) + 1,
+            "interval_id": holding.record.interval_id,
+            "run_id": holding.record.run_id,
+            "generation": holding.lease.generation,
+            "updated_at": clock.text(invocation.clock.now_ms()),
+        },
+        when=_unchanged(effect.row),
+        account_id=effect.account_id,
+    )
+
+
+def _unchanged(row: ViewRow | None) -> ConditionBase:
+    if row is None:
+        absent: ConditionBase = Attr(ACCOUNT_ID).not_exists()
+        return absent
+    if row.version is None:
+        exists: ConditionBase = Attr(ACCOUNT_ID).exists() & Attr("version").not_exists()
+        return exists & as_read("entitlements", row.entitlements)
+    return as_read("version", row.version)
