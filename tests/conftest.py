@@ -1,0 +1,71 @@
+"""Shared fixtures: no credentials, no region, no time zone of the machine's leak into a test."""
+
+from __future__ import annotations
+
+import os
+
+# Powertools reads its variables when the reconciler package is imported.
+os.environ |= {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": "eu-west-1",
+    "AWS_REGION": "eu-west-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "POWERTOOLS_SERVICE_NAME": "entitlements",
+    "POWERTOOLS_METRICS_NAMESPACE": "ScheduledReconciler",
+    "POWERTOOLS_LOG_LEVEL": "INFO",
+}
+for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"):
+    os.environ.pop(name, None)
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from botocore.config import Config
+from moto import mock_aws
+
+from tests.world import World
+from tools.emulator import emulator
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+
+@pytest.fixture
+def client() -> Iterator[DynamoDBClient]:
+    """A client on moto, for single-threaded logic."""
+    with mock_aws():
+        yield boto3.client("dynamodb", config=Config(retries={"mode": "standard", "total_max_attempts": 3}))
+
+
+@pytest.fixture
+def world(client: DynamoDBClient) -> World:
+    """An empty world on moto, with the template's defaults."""
+    return World(client)
+
+
+@pytest.fixture(scope="session")
+def emulator_url() -> Iterator[str]:
+    """An emulator with atomic conditional writes, for everything concurrent."""
+    with emulator() as url:
+        yield url
+
+
+@pytest.fixture
+def live(emulator_url: str) -> World:
+    """An empty world on the emulator."""
+    return World(live_client(emulator_url))
+
+
+def live_client(url: str, caller: str = "tests") -> DynamoDBClient:
+    """A client on the emulator; `caller` is its access key id."""
+    return boto3.client(
+        "dynamodb",
+        endpoint_url=url,
+        aws_access_key_id=caller,
+        config=Config(retries={"mode": "standard", "total_max_attempts": 3}, max_pool_connections=50),
+    )
