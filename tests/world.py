@@ -24,7 +24,7 @@ from tools.tables import create_tables, environment
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
-    from reconciler.run import Result
+    from reconciler.attempt import Result
 
 NIGHT = "2026-11-29"
 JOB = "entitlements"
