@@ -88,6 +88,21 @@ def event(kind: str = "tick", time: str = f"{NIGHT}T02:00:00Z") -> dict[str, Any
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A side whose every read takes `seconds` on the clock; `fails` may raise before the read of a page."""
+
+    side: Any
+    clock: ManualClock
+    seconds: float = 0
+    fails: Callable[[str | None], None] = lambda after: None
+
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Any:
+        self.fails(after)
+        self.clock.advance(self.seconds)
+        return self.side.read(segment, after=after, upto=upto, limit=limit)
+
+
 class World:
     """The job, its tables and its clock. `settings` may be replaced between invocations."""
 
@@ -98,7 +113,12 @@ class World:
         self.settings = Settings.from_env(self.environ)
         self.clock = ManualClock()
         self.created_at = clock.text(clock.parse_ms(f"{NIGHT}T00:00:00Z"))
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        client.meta.events.register("provide-client-params.dynamodb", self._requested)
         client.meta.events.register("after-call.dynamodb.DescribeTable", self._created)
+
+    def _requested(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        self.requests.append((model.name, params))
 
     def _created(self, parsed: dict[str, Any], **_: Any) -> None:
         if "Table" in parsed:
@@ -165,7 +185,9 @@ class World:
 
     def put(self, table: str, account_id: str, **attributes: Any) -> None:
         segment = keys.segment_of(account_id, self.settings.segment_count)
-        row = {"segment": segment, "account_id": account_id, **attributes}
+        self.put_row(table, segment=segment, account_id=account_id, **attributes)
+
+    def put_row(self, table: str, **row: Any) -> None:
         self.client.put_item(TableName=self.tables[table], Item=to_item(row))
 
     def delete(self, table: str, account_id: str) -> None:
@@ -177,7 +199,7 @@ class World:
         """Overwrite some attributes of a control row, or make it."""
         row = (self.row(sort_key) if self.has(sort_key) else {"pk": JOB, "sk": sort_key}) | attributes
         row = {name: value for name, value in row.items() if value is not ...}
-        self.client.put_item(TableName=self.tables["ControlTable"], Item=to_item(row))
+        self.put_row("ControlTable", **row)
 
     def delete_control(self, sort_key: str) -> None:
         self.client.delete_item(TableName=self.tables["ControlTable"], Key=to_item({"pk": JOB, "sk": sort_key}))
