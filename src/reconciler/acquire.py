@@ -83,10 +83,10 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
                 "interval_id": record.interval_id,
                 "run_id": record.run_id,
                 "schema": SCHEMA,
-                "previous_owner": lease.owner or "",
                 "previous_generation": lease.generation,
+                **({"previous_owner": lease.owner} if lease.owner else {}),
             },
-            remove=("progress_at_ms",),
+            remove=("progress_at_ms",) if lease.owner else ("progress_at_ms", "previous_owner"),
             when=lease.fence & as_read("expires_at_ms", lease.expires_at_ms) & Attr("paused").not_exists(),
         ),
         update(
@@ -130,7 +130,8 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
     elif refusal := answer.refused("LEASE"):
         landed = refused_lease(refusal.row, known=lease, tried=mine.token)
         if not landed:
-            return NotAcquired("held", owner=(refusal.row or {}).get("owner"))
+            winner = Lease.of(refusal.row or {})
+            return NotAcquired("held", winner.expires_at_ms, winner.owner)
     elif answer.refused("INTERVAL") or answer.refused("PROGRESS"):
         return NotAcquired("moved")
     else:

@@ -80,7 +80,7 @@ def commit(
         )
     lost(answer, holding)
     if (refusal := answer.refused("PROGRESS")) and refusal.row is not None:
-        return Adopted(replace(holding, progress=Progress.of(refusal.row), renewal=renewal))
+        return Adopted(replace(holding, progress=Progress.of(refusal.row)))
     if refusal := answer.refused("INTERVAL"):
         return CounterMoved(replace(holding, record=moved_record(refusal.row, holding)))
     if (refusal := answer.refusal) and refusal.step.account_id is not None:

@@ -50,11 +50,13 @@ def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     """
     plan = control.lower(control.ensure(invocation=invocation), trigger, invocation=invocation)
     records = due_intervals(plan, trigger, invocation)
+    if plan.paused:
+        return [wait_paused(record, invocation) for record in records if record.state in RUNNABLE]
     results: list[Result] = []
     for record in records:
         if record.state in RUNNABLE:
-            results += work_on(record, plan, job, invocation)
-            if results[-1].outcome not in GOES_ON:
+            results += work_on(record, job, invocation)
+            if results and results[-1].outcome not in GOES_ON:
                 return results
     if any(result.outcome == "completed" for result in results):
         records = due_intervals(plan, trigger, invocation)
@@ -75,11 +77,14 @@ def due_intervals(plan: Control, trigger: Trigger, invocation: Invocation) -> li
     return read_between(due[0], due[-1], invocation=invocation) if missing else records
 
 
-def work_on(record: RunRecord, plan: Control, job: Job, invocation: Invocation) -> list[Result]:
+def wait_paused(record: RunRecord, invocation: Invocation) -> Result:
+    """A due interval of a paused job: recorded, and late when its deadline passes, but not worked on."""
+    delay(record, "paused", invocation=invocation)
+    return Result(record.interval_id, record.unfinished[0], record.run_id, "paused")
+
+
+def work_on(record: RunRecord, job: Job, invocation: Invocation) -> list[Result]:
     """Take the interval's unfinished segments in turn, skipping those that others hold."""
-    if plan.paused:
-        delay(record, "paused", invocation=invocation)
-        return [Result(record.interval_id, record.unfinished[0], record.run_id, "paused")]
     results: list[Result] = []
     for segment in record.unfinished:
         result, record = work_on_segment(record, segment, job, invocation)
@@ -94,7 +99,9 @@ def work_on(record: RunRecord, plan: Control, job: Job, invocation: Invocation) 
 def work_on_segment(record: RunRecord, segment: str, job: Job, invocation: Invocation) -> tuple[Result, RunRecord]:
     """Acquire the segment and work on it. Returns the interval's record as it stands afterwards."""
     result = Result(record.interval_id, segment, record.run_id, "moved")
-    while record.state in RUNNABLE and segment in record.unfinished:
+    for _ in range(3):
+        if record.state not in RUNNABLE or segment not in record.unfinished:
+            break
         try:
             check_invocation(invocation)
             acquired = acquire(record, segment, invocation=invocation)
@@ -102,8 +109,7 @@ def work_on_segment(record: RunRecord, segment: str, job: Job, invocation: Invoc
             logger.info("no time to begin", reason=str(stop), segment=segment)
             return replace(result, outcome="out_of_time"), record
         except Paused:
-            delay(record, "paused", invocation=invocation)
-            return replace(result, outcome="paused"), record
+            return wait_paused(record, invocation), record
         if isinstance(acquired, Holding):
             count_start(record, acquired, invocation)
             return work(acquired, job, invocation)
