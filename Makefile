@@ -1,0 +1,81 @@
+# Everything runs in .venv, which the first target that needs it builds from the hash-pinned lock files.
+# Needed on the machine: Python 3.11 or newer, git and make. Nothing here needs an AWS account or Docker.
+
+PYTHON ?= python3
+# The sample event that `make invoke` sends.
+EVENT ?= events/nightly.json
+# Further arguments: `make demo ARGS="--seed 7 --json"`, `make test ARGS="-k lease"`.
+ARGS ?=
+
+# The product's own environment, and a second one for the emulator and the SAM CLI, which bind other versions of botocore.
+DEV := .venv/.installed
+EMULATOR := .venv/emulator/.installed
+# What `sam build` bundles, kept here so that the deployment test needs no network.
+WHEELS := .venv/wheels/.downloaded
+UV_VERSION := 0.13.9
+
+export SAM_CLI_TELEMETRY := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check validate build invoke install lock clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(DEV) $(EMULATOR)  ## Play a killed, delayed, repeated and resumed night against the local emulator
+	.venv/bin/python -m tools.demo $(ARGS)
+
+test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
+	.venv/bin/python -m pytest $(ARGS)
+
+check: $(DEV)  ## Lint, formatting and types
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy src tools tests
+
+validate: $(EMULATOR)  ## Validate the template
+	.venv/emulator/bin/sam validate --lint
+
+build: $(EMULATOR)  ## Build the deployment package (needs python3.13, the version of the Lambda runtime)
+	.venv/emulator/bin/sam build
+
+invoke: $(DEV) $(EMULATOR)  ## Run one sample event through the real handler (EVENT=events/tick.json)
+	.venv/bin/python -m tools.invoke $(EVENT) $(ARGS)
+
+install: $(DEV) $(EMULATOR) $(WHEELS)  ## Install everything that the other targets need, and stop
+
+lock:  ## Write the lock files anew from pyproject.toml and requirements-emulator.in (ARGS=--upgrade for newer versions)
+	@mkdir -p .venv
+	$(PYTHON) -m venv .venv/lock
+	.venv/lock/bin/python -m pip install --quiet uv==$(UV_VERSION)
+	.venv/lock/bin/uv pip compile $(LOCK_OPTIONS) $(ARGS) --extra dev pyproject.toml --output-file requirements-dev.lock
+	.venv/lock/bin/uv pip compile $(LOCK_OPTIONS) $(ARGS) requirements-emulator.in --output-file requirements-emulator.lock
+
+LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+
+clean:  ## Remove the environments, builds and caches
+	rm -rf .venv .aws-sam .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment is complete when its stamp is there: an interrupted installation is started again. A lock lists every package,
+# so nothing is left for pip to resolve (--no-deps).
+define install_environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than Python 3.11: run make PYTHON=python3.13 (or another)" >&2; exit 1; }
+@echo "Installing $< into $(@D) (only the first time)"
+@$(PYTHON) -m venv $(@D)
+@$(@D)/bin/python -m pip install --quiet --require-hashes --no-deps --requirement $<
+@touch $@
+endef
+
+$(DEV): requirements-dev.lock
+	$(install_environment)
+
+$(EMULATOR): requirements-emulator.lock | $(DEV)
+	$(install_environment)
+
+$(WHEELS): src/requirements.txt | $(DEV)
+	@rm -rf $(@D)
+	@.venv/bin/python -m pip download --quiet --no-deps --only-binary :all: --requirement $< --dest $(@D)
+	@touch $@
