@@ -38,8 +38,9 @@ check: $(DEV)  ## Lint, formatting and types
 validate: $(EMULATOR)  ## Validate the template
 	.venv/emulator/bin/sam validate --lint
 
-build: $(EMULATOR)  ## Build the deployment package (needs python3.13, the version of the Lambda runtime)
-	.venv/emulator/bin/sam build
+# .venv comes first on the path: after `make install PYTHON=python3.13` it is the interpreter that `sam build` looks for.
+build: $(DEV) $(EMULATOR)  ## Build the deployment package (needs python3.13, the version of the Lambda runtime)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/emulator/bin/sam build
 
 invoke: $(DEV) $(EMULATOR)  ## Run one sample event through the real handler (EVENT=events/tick.json)
 	.venv/bin/python -m tools.invoke $(EVENT) $(ARGS)
@@ -62,10 +63,10 @@ clean:  ## Remove the environments, builds and caches
 # An environment is complete when its stamp is there: an interrupted installation is started again. A lock lists every package,
 # so nothing is left for pip to resolve (--no-deps).
 define install_environment
-@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than Python 3.11: run make PYTHON=python3.13 (or another)" >&2; exit 1; }
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is not Python 3.11 or newer: try make PYTHON=python3.13" >&2; exit 1; }
 @echo "Installing $< into $(@D) (only the first time)"
 @$(PYTHON) -m venv $(@D)
-@$(@D)/bin/python -m pip install --quiet --require-hashes --no-deps --requirement $<
+@$(@D)/bin/python -m pip install -qq --no-compile --require-hashes --no-deps --requirement $<
 @touch $@
 endef
 
@@ -77,5 +78,5 @@ $(EMULATOR): requirements-emulator.lock | $(DEV)
 
 $(WHEELS): src/requirements.txt | $(DEV)
 	@rm -rf $(@D)
-	@.venv/bin/python -m pip download --quiet --no-deps --only-binary :all: --requirement $< --dest $(@D)
+	@.venv/bin/python -m pip download -qq --no-deps --only-binary :all: --requirement $< --dest $(@D)
 	@touch $@

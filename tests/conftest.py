@@ -35,11 +35,15 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 
+SESSION = boto3.Session()
+"""Loads the service's description once; mock_aws forgets boto3's own session at every start."""
+
+
 @pytest.fixture
 def client() -> Iterator[DynamoDBClient]:
     """A client on moto, for single-threaded logic."""
     with mock_aws():
-        yield boto3.client("dynamodb", config=Config(retries={"mode": "standard", "total_max_attempts": 3}))
+        yield SESSION.client("dynamodb", config=Config(retries={"mode": "standard", "total_max_attempts": 3}))
 
 
 @pytest.fixture
@@ -63,9 +67,10 @@ def live(emulator_url: str) -> World:
 
 def live_client(url: str, caller: str = "tests") -> DynamoDBClient:
     """A client on the emulator; `caller` is its access key id."""
-    return boto3.client(
+    return SESSION.client(
         "dynamodb",
         endpoint_url=url,
         aws_access_key_id=caller,
+        aws_secret_access_key="testing",
         config=Config(retries={"mode": "standard", "total_max_attempts": 3}, max_pool_connections=50),
     )

@@ -1,4 +1,5 @@
-"""The real `sam build` and `sam deploy`, with the repository's samconfig, against an emulator; then both deployed functions.
+"""The real `sam build` and `sam deploy`, with the repository's samconfig, to an emulator that enforces permissions;
+then both deployed functions, each under its own role.
 
 Where the emulator falls short of AWS the gap is bridged here, never in the product:
 - its CloudFormation knows no AWS::CloudWatch::CompositeAlarm: WatchdogSilentAlarm is taken out of the built template;
@@ -45,6 +46,8 @@ RUNTIME = str(load_template()["Globals"]["Function"]["Runtime"])
 STACK = "scheduled-reconciler-dev"  # of samconfig's default environment
 REGION = "eu-central-1"
 EMULATOR_LACKS = "WatchdogSilentAlarm"
+# The emulator checks every request against the roles of the template; this one caller is the account's owner.
+ENFORCED = {"AUTH": "true", "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 
 
 class Deployment:
@@ -146,7 +149,7 @@ def is_runtime(python: Path) -> bool:
 
 
 def copy_of_the_project(directory: Path) -> Path:
-    """template.yaml, samconfig.toml and src/ in a directory of their own, so that nothing is written to the repository."""
+    """template.yaml, samconfig.toml and src/ in a directory of their own: nothing is written to the repository."""
     project = directory / "project"
     project.mkdir()
     shutil.copy(ROOT / "samconfig.toml", project)
@@ -180,7 +183,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """Build and deploy with schedules disabled, seed three accounts, deliver the latest night twice, look once."""
     assert WHEELS.is_dir(), f"{WHEELS} is missing: run `make install` first"
     project = copy_of_the_project(tmp_path_factory.mktemp("deploy"))
-    with emulator() as url:
+    with emulator(settings=ENFORCED) as url:
         deployment = Deployment(project, url)
         deployment.sam("build")
         built = project / ".aws-sam" / "build" / "template.yaml"

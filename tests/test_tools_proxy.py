@@ -134,6 +134,12 @@ def test_a_cancelled_transaction_counts_no_write_and_keeps_its_reasons(proxied: 
     assert (refused.effects, proxied.ledger.writes(table)) == ((), 1)
 
 
+def test_a_read_that_failed_is_none(proxied: Proxy, table: str) -> None:
+    with pytest.raises(ClientError, match="ValidationException"):
+        client(proxied.url, "ada").get_item(TableName=table, Key={"account_id": {"S": "a"}})
+    assert proxied.ledger.reads(table) == 0
+
+
 def test_condition_checks_are_no_writes(proxied: Proxy, table: str) -> None:
     check: Any = {
         "ConditionCheck": {

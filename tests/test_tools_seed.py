@@ -92,9 +92,10 @@ def test_what_is_written_is_what_was_planned() -> None:
 
 
 def test_a_read_ends_only_where_no_key_is_left() -> None:
-    """The last page may be empty: a key after the last row is no promise of more."""
+    """A page may be empty and still go on, and the last one may be empty: only a missing key is an end."""
     answers: list[Any] = [
         {"Items": [{"account_id": {"S": "a"}}], "LastEvaluatedKey": {"account_id": {"S": "a"}}},
+        {"Items": [], "LastEvaluatedKey": {"account_id": {"S": "b"}}},
         {"Items": []},
     ]
 
@@ -103,7 +104,7 @@ def test_a_read_ends_only_where_no_key_is_left() -> None:
             return answers.pop(0)
 
     client: DynamoDBClient = Client()  # type: ignore[assignment]  # a hand-made client: only `query` is called
-    assert verify.pages(client, "t", "000", 1) == [[{"account_id": {"S": "a"}}], []]
+    assert verify.pages(client, "t", "000", 1) == [[{"account_id": {"S": "a"}}], [], []]
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,13 @@ from reconciler import app, clock, keys
 from reconciler.checksum import digest, hex_text
 from reconciler.invocation import Invocation
 from reconciler.items import from_item, to_item
+from reconciler.observability import metrics
 from reconciler.run import Job, run
 from reconciler.settings import Settings
 from reconciler.source import AccountsTable
 from reconciler.triggers import parse_trigger
 from reconciler.view import EntitlementsTable
-from tools.tables import create_tables, environment
+from tools.tables import create_tables, environment, load_template
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 NIGHT = "2026-11-29"
 JOB = "entitlements"
+TEMPLATE = load_template()
 
 
 @dataclass(slots=True)
@@ -108,12 +110,15 @@ class World:
 
     def __init__(self, client: DynamoDBClient, parameters: Mapping[str, Any] | None = None, **overrides: Any) -> None:
         self.client = client
-        self.tables = create_tables(client, suffix=uuid.uuid4().hex[:8])
-        self.environ = environment(self.tables, job=JOB, parameters=dict(parameters or {}), overrides=overrides)
+        self.tables = create_tables(client, suffix=uuid.uuid4().hex[:8], template=TEMPLATE)
+        self.environ = environment(
+            self.tables, job=JOB, parameters=dict(parameters or {}), overrides=overrides, template=TEMPLATE
+        )
         self.settings = Settings.from_env(self.environ)
         self.clock = ManualClock()
         self.created_at = clock.text(clock.parse_ms(f"{NIGHT}T00:00:00Z"))
         self.requests: list[tuple[str, dict[str, Any]]] = []
+        metrics.clear_metrics()
         client.meta.events.register("provide-client-params.dynamodb", self._requested)
         client.meta.events.register("after-call.dynamodb.DescribeTable", self._created)
 
@@ -242,6 +247,10 @@ class World:
 
     def versions(self) -> dict[str, int | None]:
         return {row["account_id"]: row.get("version") for row in self.scan("EntitlementsTable")}
+
+    def counted(self) -> dict[str, float]:
+        """Metrics counted since this world began, as long as no handler emitted them."""
+        return {name: sum(metric["Value"]) for name, metric in metrics.metric_set.items()}
 
     def view_checksum(self) -> str:
         rows = self.scan("EntitlementsTable")

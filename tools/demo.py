@@ -13,16 +13,17 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tools.director import StoryError
 from tools.emulator import EmulatorError
 from tools.promises import Facts, Promise, judge
 from tools.seed import MINIMUM_ACCOUNTS, plan
-from tools.story import Options, StoryError, tell
+from tools.story import Options, tell
 from tools.worker import WorkerError
 
 
@@ -30,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Play the story, print what came of it, return the exit code."""
     options, as_json = parse(arguments)
     console = Console(stderr=as_json)  # with --json, stdout holds the object and nothing else
-    signal.signal(signal.SIGTERM, _terminated)
     began = time.monotonic()
     try:
         with Screen(console, options.accounts) as screen:
@@ -90,7 +90,6 @@ class Screen:
     def __init__(self, console: Console, accounts: int) -> None:
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:,}/{task.total:,} accounts"),
         )
@@ -107,7 +106,7 @@ class Screen:
 
     def step(self, text: str) -> None:
         self._step += 1
-        self._progress.console.print(f"{self._step:>2}  {text}", highlight=False)
+        self._progress.console.print(f"{self._step:>2}  {text}", highlight=False, soft_wrap=True)
 
     def accounts(self, done: int) -> None:
         self._progress.update(self._task, completed=done)
@@ -130,12 +129,8 @@ def present(console: Console, facts: Facts, promises: Sequence[Promise], seconds
         console.print(f"[bold green]All {len(promises)} promises kept[/] ({told})", highlight=False)
 
 
-def _terminated(*_: object) -> NoReturn:
-    """End like Ctrl-C does, so that what was started ends too."""
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that what was started ends too
     try:
         code = main()
     except KeyboardInterrupt:

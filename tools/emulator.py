@@ -18,11 +18,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCALHOST = "127.0.0.1"
+GRACE_S = 5.0
 START_ATTEMPTS = 3  # somebody else may take the free port between our look and the emulator's bind
 
 
 class EmulatorError(RuntimeError):
     """The emulator is not installed, or did not get ready; the message says which and shows its last words."""
+
+
+RUN = """
+import os, runpy, signal, sys, threading
+
+def end_with_parent():
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGKILL)
+
+threading.Thread(target=end_with_parent, daemon=True).start()
+sys.argv = ["ministack"]
+runpy.run_module("ministack", run_name="__main__")
+"""
+"""What its interpreter runs: MiniStack, and an end when stdin closes, so that it never outlives a parent that is killed."""
 
 
 @contextmanager
@@ -59,10 +74,10 @@ def _start(
         port = free_port()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [python, "-m", "ministack"],
+                [python, "-c", RUN],
                 cwd=directory,
                 env=_environment(port, directory) | dict(settings),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # its Lambda workers are in its group, and so end with it
@@ -130,12 +145,14 @@ def _ready(process: subprocess.Popen[bytes], port: int, timeout_s: float) -> boo
     return False
 
 
-def _end(process: subprocess.Popen[bytes], grace_s: float = 5.0) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End the emulator and its process group: asked first, then killed."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(grace_s)
+        process.wait(GRACE_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if process.stdin is not None:
+        process.stdin.close()

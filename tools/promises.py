@@ -72,8 +72,8 @@ def judge(facts: Facts, *, kill_after_range: int) -> list[Promise]:
     return [
         Promise(
             "Two triggers never work on the same accounts",
-            f"second trigger while A works: {f.delayed_trigger}; after A died, lease still standing: "
-            f"{f.delayed_by_the_dead}; accounts pages they read: {f.reads_of_refused_triggers}",
+            f"second trigger while A works: {f.delayed_trigger}; trigger after A's death, its lease still standing: "
+            f"{f.delayed_by_the_dead}; pages of accounts they read: {f.reads_of_refused_triggers}",
             (f.delayed_trigger, f.delayed_by_the_dead, f.reads_of_refused_triggers) == ("delayed", "delayed", 0),
         ),
         Promise(

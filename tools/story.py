@@ -1,24 +1,21 @@
 """One bad night, told in real processes: killed, repeated, delayed, stalled, resumed, and completed all the same.
 
-Nothing in it waits for a guessed time: each step waits for what the proxy or a table shows. Whether the facts keep the
+Five workers, each a process with its own credentials: A begins the night and is killed, B gets the triggers that
+must change nothing, C takes over and freezes, D completes, and the watchdog looks. Whether the facts keep the
 promises is judged in tools.promises.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
 
 from tools import verify
-from tools.faults import Hold
+from tools.director import Director, Show, last_attempt, outcome
 from tools.promises import Facts
 from tools.scene import Scene, scene, scheduled_event
 from tools.seed import Seeded, plan
-from tools.wire import Call
-from tools.worker import Reply, Worker
 
 LEASE_S = 5.0
 SKEW_S = 0.2
@@ -26,15 +23,10 @@ TICK = timedelta(minutes=60)
 HALF_TICK = timedelta(minutes=30)
 """The next night is this far ahead: within a tick, so that it may be triggered, and not due before it is."""
 
-
-NOTHING_DONE = {name: 0 for name in ("accounts", "ranges", "granted", "changed", "revoked", "rejected")} | {
-    name: "" for name in ("state", "checksum", "completed_at", "first_started_at")
-}
+NOTHING_DONE = dict.fromkeys(("accounts", "ranges", "granted", "changed", "revoked", "rejected"), 0) | dict.fromkeys(
+    ("state", "checksum", "completed_at", "first_started_at"), ""
+)
 """What a run record shows before it is completed."""
-
-
-class StoryError(RuntimeError):
-    """The story could not be told to its end; the message says what did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +41,13 @@ class Options:
     changed: float = 0.2
 
 
-class Show(Protocol):
-    """Where a story is shown while it is told."""
-
-    def step(self, text: str) -> None:
-        """A new step begins."""
-
-    def accounts(self, done: int) -> None:
-        """So many accounts of the first night are done."""
-
-
 def tell(options: Options, show: Show) -> Facts:
     """Play the story once. Raises StoryError when it comes to a halt, and whatever its tools raise."""
     rows = plan(accounts=options.accounts, seed=options.seed, changed=options.changed)
     next_night = datetime.now(UTC).replace(second=0, microsecond=0) + HALF_TICK
     show.step(f"{options.accounts:,} accounts are seeded on both sides, and workers start")
     with scene(settings(options, rows, next_night)) as stage:
-        return Night(options, rows, next_night, stage, show).play()
+        return play(options, rows, (next_night - timedelta(days=1), next_night), stage, show)
 
 
 def settings(options: Options, rows: Seeded, next_night: datetime) -> Mapping[str, object]:
@@ -85,175 +67,101 @@ def settings(options: Options, rows: Seeded, next_night: datetime) -> Mapping[st
     }
 
 
-class Night:
+def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stage: Scene, show: Show) -> Facts:
     """The steps, in their order."""
+    first, second = nights
+    kill_after, page_size = options.kill_after_range, options.page_size
+    director = Director(stage, show, first, TICK)
+    a, b, c, d, watchdog = director.cast(rows, "worker-a", "worker-b", "worker-c", "worker-d", "watchdog")
+    seeded_view = stage.rows("EntitlementsTable")
+    source_pages = len(stage.pages("AccountsTable", page_size))
+    view_pages = len(stage.pages("EntitlementsTable", page_size))
 
-    def __init__(self, options: Options, rows: Seeded, next_night: datetime, stage: Scene, show: Show) -> None:
-        self.options, self.rows, self.stage, self.show = options, rows, stage, show
-        self.first, self.second = next_night - timedelta(days=1), next_night
-        self.slots = count_up(datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 8 * TICK)
+    show.step("The nightly trigger: worker A takes the lease and commits range after range")
+    rest_of_a = director.hold(lambda call: call.caller == a.name and stage.commits(a.name) >= kill_after)
+    a.send(scheduled_event("nightly", first))
+    director.until(lambda: stage.commits(a.name) >= (kill_after + 1) // 2, "worker A commits ranges", a)
+    generations = [stage.lease()["generation"]]
 
-    def play(self) -> Facts:
-        stage, show, first, second = self.stage, self.show, self.first, self.second
-        kill_after, page_size = self.options.kill_after_range, self.options.page_size
-        a, b, c, d, watchdog = self.cast("worker-a", "worker-b", "worker-c", "worker-d", "watchdog")
-        seeded_view = stage.rows("EntitlementsTable")
-        source_pages = len(stage.pages("AccountsTable", page_size))
-        view_pages = len(stage.pages("EntitlementsTable", page_size))
+    show.step("A second trigger (worker B) meets the living holder")
+    beside_the_living = b.call(director.tick())
 
-        show.step("The nightly trigger: worker A takes the lease and commits range after range")
-        rest_of_a = self.hold(lambda call: call.caller == a.name and stage.commits(a.name) >= kill_after)
-        a.send(scheduled_event("nightly", first))
-        self.until(lambda: stage.commits(a.name) >= (kill_after + 1) // 2, "worker A commits ranges", a)
-        generations = [stage.lease()["generation"]]
+    show.step(f"Worker A is killed (SIGKILL) after range {kill_after}")
+    director.until(lambda: rest_of_a.held, f"worker A goes on after range {kill_after}", a)
+    a.kill()
+    rest_of_a.drop()
+    killed = stage.progress(first)
 
-        show.step("A second trigger (worker B) meets the living holder")
-        beside_the_living = b.call(self.tick())
+    show.step("The same event comes again, and another trigger while the dead holder's lease stands")
+    repeated = b.call(scheduled_event("nightly", first))
+    beside_the_dead = b.call(director.tick())
+    reads_of_refused = stage.source_reads(b.name)
 
-        show.step(f"Worker A is killed (SIGKILL) after range {kill_after}")
-        self.until(lambda: bool(rest_of_a.held), f"worker A goes on after range {kill_after}", a)
-        a.kill()
-        rest_of_a.drop()
-        killed = stage.progress(first)
+    show.step("The watchdog looks while nobody works")
+    late_before = director.seconds_late(watchdog)
 
-        show.step("The same event comes again, and another trigger while the dead holder's lease stands")
-        repeated = b.call(scheduled_event("nightly", first))
-        beside_the_dead = b.call(self.tick())
-        reads_of_refused = stage.source_reads(b.name)
+    show.step("The lease expires, and the next trigger takes over (worker C)")
+    director.expiry()
+    late_commit = director.hold(
+        lambda call: call.caller == c.name and call.operation == "TransactWriteItems" and stage.commits(c.name) == 1
+    )
+    c.send(director.tick())
+    director.until(lambda: late_commit.held, "worker C sends its second commit", c)
 
-        show.step("The watchdog looks while nobody works")
-        late_before = self.seconds_late(watchdog)
+    show.step("Worker C freezes, its commit still on the way; the lease expires, and worker D takes over")
+    c.stop()
+    director.expiry()
+    finishing = last_attempt(d.call(director.tick()))
 
-        show.step("The lease expires, and the next trigger takes over (worker C)")
-        self.expiry()
-        late_commit = self.hold(lambda call: writes(call, c) and stage.commits(c.name) == 1)
-        c.send(self.tick())
-        self.until(lambda: bool(late_commit.held), "worker C sends its second commit", c)
+    show.step("The late commit arrives, and worker C wakes up")
+    view_before = stage.rows("EntitlementsTable")
+    late_commit.release()
+    director.until(lambda: stage.refusals(c.name), "the table answers worker C's late commit")
+    c.go_on()
+    woken = last_attempt(c.reply())
+    view = stage.rows("EntitlementsTable")
+    growth = verify.growth(seeded_view, view)
+    on_the_wire = stage.view_writes()
+    source_reads = stage.source_reads()
 
-        show.step("Worker C freezes, its commit still on the way; the lease expires, and worker D takes over")
-        c.stop()
-        self.expiry()
-        finishing = last_attempt(d.call(self.tick()))
+    show.step("The next night's trigger, now that the first night is done")
+    following = last_attempt(b.call(scheduled_event("nightly", second)))
 
-        show.step("The late commit arrives, and worker C wakes up")
-        view_before = stage.rows("EntitlementsTable")
-        late_commit.release()
-        self.until(lambda: bool(stage.refusals(c.name)), "the table answers worker C's late commit")
-        c.go_on()
-        woken = last_attempt(c.reply())
-        view = stage.rows("EntitlementsTable")
-        growth = verify.growth(seeded_view, view)
-        on_the_wire = stage.view_writes()
-        source_reads = stage.source_reads()
+    show.step("The watchdog looks again")
+    late_after = director.seconds_late(watchdog)
 
-        show.step("The next night's trigger, now that the first night is done")
-        following = last_attempt(b.call(scheduled_event("nightly", second)))
-
-        show.step("The watchdog looks again")
-        late_after = self.seconds_late(watchdog)
-
-        record, next_record = NOTHING_DONE | stage.run_record(first), NOTHING_DONE | stage.run_record(second)
-        return Facts(
-            state=record["state"],
-            killed_after_range=stage.commits(a.name),
-            resumed_after_range=killed["ranges"] if woken["resumed_after"] == killed["checkpoint"] else None,
-            generations=[*generations, *(one["generation"] for one in (woken, finishing, following))],
-            accounts=record["accounts"],
-            source_pages=source_pages,
-            view_pages=view_pages,
-            ranges=record["ranges"],
-            granted=record["granted"],
-            changed=record["changed"],
-            revoked=record["revoked"],
-            rejected=record["rejected"],
-            seeded={name: getattr(self.rows, name) for name in ("granted", "changed", "revoked", "rejected")},
-            out_of_line=len(verify.out_of_line(stage.rows("AccountsTable"), view)),
-            max_changes_per_account=max(growth.values()),
-            writes_agree=all(on_the_wire[account_id] == versions for account_id, versions in growth.items()),
-            source_reads=source_reads,
-            source_reads_minimum=source_pages,
-            reads_of_refused_triggers=reads_of_refused,
-            checksum=record["checksum"],
-            view_checksum=verify.view_checksum(view),
-            duplicate_delivery=outcome(repeated),
-            delayed_trigger=outcome(beside_the_living),
-            delayed_by_the_dead=outcome(beside_the_dead),
-            stale_commit=stage.refusals(c.name)[0],
-            view_changed_by_stale_commit=view != view_before,
-            woken_holder=woken["outcome"],
-            second_interval_state=next_record["state"],
-            second_interval_changes=stage.view_writes().total() - on_the_wire.total(),
-            second_interval_waited=next_record["first_started_at"] >= record["completed_at"] > "",
-            late_before=late_before,
-            late_after=late_after,
-        )
-
-    def cast(self, *names: str) -> list[Worker]:
-        """Start the workers, seed the tables meanwhile, and wait until all are warm."""
-        workers = [self.stage.worker(name) for name in names]
-        self.stage.seed(self.rows)
-        for worker in workers:
-            worker.ready()
-        return workers
-
-    def hold(self, matches: Callable[[Call], bool]) -> Hold:
-        """Let every message that matches wait before it is forwarded."""
-        hold = Hold("before")
-        self.stage.proxy.on(matches, hold, times=None)
-        return hold
-
-    def tick(self) -> dict[str, Any]:
-        """The next tick: a slot of its own."""
-        return scheduled_event("tick", next(self.slots))
-
-    def until(self, reached: Callable[[], bool], what: str, worker: Worker | None = None) -> None:
-        """Wait, at most 30 s, for something that `worker` must not answer before."""
-        deadline = time.monotonic() + 30
-        while not reached():
-            if worker is not None and worker.answered:
-                raise StoryError(f"it did not come to this: {what}; it answered {worker.reply()}")
-            if time.monotonic() > deadline:
-                raise StoryError(f"it did not come to this within 30 s: {what}")
-            self.show.accounts(self.stage.progress(self.first).get("accounts", 0))
-            time.sleep(0.02)
-
-    def expiry(self) -> None:
-        """Wait until the lease may be taken from its holder."""
-        expires_s = self.stage.lease()["expires_at_ms"] / 1000 + SKEW_S
-        self.until(lambda: time.time() > expires_s, "the lease expires")
-
-    def seconds_late(self, watchdog: Worker) -> float:
-        measured = watchdog.call(scheduled_event("watchdog", datetime.now(UTC)), handler="watchdog")
-        return float(result(measured)["SecondsPastDeadline"])
-
-
-def count_up(first: datetime) -> Iterator[datetime]:
-    """Ticks from `first` on."""
-    while True:
-        yield first
-        first += TICK
-
-
-def writes(call: Call, worker: Worker) -> bool:
-    return call.caller == worker.name and call.operation == "TransactWriteItems"
-
-
-def result(reply: Reply) -> dict[str, Any]:
-    """What the handler returned; raises StoryError when it raised instead."""
-    if reply.error is not None:
-        raise StoryError(f"a handler raised {reply.error}: {reply.message}")
-    found: dict[str, Any] = reply.result
-    return found
-
-
-def outcome(reply: Reply) -> str:
-    return str(result(reply)["outcome"])
-
-
-def last_attempt(reply: Reply) -> dict[str, Any]:
-    """What became of the last segment and interval that the invocation worked on."""
-    attempts = result(reply).get("attempts")
-    if not attempts:
-        raise StoryError(f"a trigger found nothing to do: {reply.result}")
-    found: dict[str, Any] = attempts[-1]
-    return found
+    record, next_record = NOTHING_DONE | stage.run_record(first), NOTHING_DONE | stage.run_record(second)
+    return Facts(
+        state=record["state"],
+        killed_after_range=stage.commits(a.name),
+        resumed_after_range=killed["ranges"] if woken["resumed_after"] == killed["checkpoint"] else None,
+        generations=[*generations, *(one["generation"] for one in (woken, finishing, following))],
+        accounts=record["accounts"],
+        source_pages=source_pages,
+        view_pages=view_pages,
+        ranges=record["ranges"],
+        granted=record["granted"],
+        changed=record["changed"],
+        revoked=record["revoked"],
+        rejected=record["rejected"],
+        seeded={name: getattr(rows, name) for name in ("granted", "changed", "revoked", "rejected")},
+        out_of_line=len(verify.out_of_line(stage.rows("AccountsTable"), view)),
+        max_changes_per_account=max(growth.values()),
+        writes_agree=all(on_the_wire[account_id] == versions for account_id, versions in growth.items()),
+        source_reads=source_reads,
+        source_reads_minimum=source_pages,
+        reads_of_refused_triggers=reads_of_refused,
+        checksum=record["checksum"],
+        view_checksum=verify.view_checksum(view),
+        duplicate_delivery=outcome(repeated),
+        delayed_trigger=outcome(beside_the_living),
+        delayed_by_the_dead=outcome(beside_the_dead),
+        stale_commit=stage.refusals(c.name)[0],
+        view_changed_by_stale_commit=view != view_before,
+        woken_holder=woken["outcome"],
+        second_interval_state=next_record["state"],
+        second_interval_changes=stage.view_writes().total() - on_the_wire.total(),
+        second_interval_waited=next_record["first_started_at"] >= record["completed_at"] > "",
+        late_before=late_before,
+        late_after=late_after,
+    )

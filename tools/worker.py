@@ -118,6 +118,7 @@ class Worker:
         except queue.Empty:
             raise WorkerError(f"{self.name} did not answer within {timeout_s:g} s; its log:\n{self._words()}") from None
         if reply is None:
+            self._replies.put(None)
             raise WorkerError(f"{self.name} ended with {self._process.wait()}; its log:\n{self._words()}")
         return reply
 

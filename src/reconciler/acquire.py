@@ -67,7 +67,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
     )
     started_at = record.first_started_at or clock.text(now_ms)
     run: dict[str, object] = {"state": RUNNING, "first_started_at": started_at}
-    if event != "STARTED":
+    if progress.exists:
         run["repair_owner"] = invocation.owner
     steps = [
         update(

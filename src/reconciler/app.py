@@ -35,7 +35,7 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
     delivery's answer, None while that still runs. Raises `errors.Refused` before any side effect, and whatever ended
     an attempt in failure.
     """
-    invocation = _invocation(context)
+    invocation = _invocation(context, calls_after=1)
     settings = invocation.settings
     trigger = parse_trigger(event, now_ms=CLOCK.now_ms(), settings=settings)
     if trigger.kind == "watchdog":
@@ -75,13 +75,15 @@ def watchdog(event: object, context: LambdaContext) -> dict[str, float]:
     return measured
 
 
-def _invocation(context: LambdaContext) -> Invocation:
+def _invocation(context: LambdaContext, calls_after: int = 0) -> Invocation:
+    """`calls_after` are the calls made once the job has ended: Powertools stores the slot's answer, or forgets it."""
     settings = Settings.from_env()
+    kept_ms = round(calls_after * settings.call_budget_s * 1000)
     return Invocation(
         settings=settings,
         client=_client(settings),
         clock=CLOCK,
-        remaining_ms=context.get_remaining_time_in_millis,
+        remaining_ms=lambda: context.get_remaining_time_in_millis() - kept_ms,
         owner=f"{context.function_name}/{context.aws_request_id}",
     )
 

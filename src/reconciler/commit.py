@@ -18,7 +18,7 @@ from reconciler.errors import LeaseLost, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, Renewal, read_lease, refused_lease
-from reconciler.records import Progress, RunRecord, interval_gone, read_progress, unmoved
+from reconciler.records import Progress, RunRecord, interval_gone, progress_gone, read_progress, unmoved
 from reconciler.totals import Totals
 from reconciler.transactions import CONDITION_FAILED, Answer, Outcome, Step, send, update
 from reconciler.view import effect_step
@@ -79,15 +79,14 @@ def commit(
             replace(holding, record=record, progress=after, renewal=renewal, ranges=holding.ranges + 1), done
         )
     lost(answer, holding)
-    if (refusal := answer.refused("PROGRESS")) and refusal.row is not None:
-        return Adopted(replace(holding, progress=Progress.of(refusal.row)))
+    if refusal := answer.refused("PROGRESS"):
+        return Adopted(replace(holding, progress=moved_progress(refusal.row, holding)))
     if refusal := answer.refused("INTERVAL"):
         return CounterMoved(replace(holding, record=moved_record(refusal.row, holding)))
     if (refusal := answer.refusal) and refusal.step.account_id is not None:
         account_id = refusal.step.account_id
         return Conflicted(account_id) if refusal.code == CONDITION_FAILED else Unstorable(account_id)
-    writes = any(decision.writes for decision in decisions)
-    if writes and answer.outcome is Outcome.INVALID:
+    if answer.outcome is Outcome.INVALID and any(decision.effect for decision in decisions):
         return Unstorable(decisions[0].account_id if len(decisions) == 1 else None)
     raise answer.unread()
 
@@ -179,6 +178,13 @@ def lost(answer: Answer, holding: Holding, tried: str | None = None) -> bool:
         return True
     generation = (refusal.row or {}).get("generation")
     raise LeaseLost(f"segment {holding.lease.segment} is at generation {generation}, not {holding.lease.generation}")
+
+
+def moved_progress(row: Row | None, holding: Holding) -> Progress:
+    """The PROGRESS row that refused a write. Raises RowMissing when it is gone."""
+    if row is None:
+        raise progress_gone(holding.record, holding.lease.segment)
+    return Progress.of(row)
 
 
 def moved_record(row: Row | None, holding: Holding) -> RunRecord:

@@ -12,11 +12,11 @@ from boto3.dynamodb.conditions import Attr
 
 from reconciler import clock, keys
 from reconciler.audit import audit
-from reconciler.commit import Adopted, lost, moved_record
+from reconciler.commit import Adopted, lost, moved_progress, moved_record
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, read_lease
-from reconciler.records import COMPLETED, Progress, unmoved
+from reconciler.records import COMPLETED, unmoved
 from reconciler.totals import Totals
 from reconciler.transactions import Outcome, Step, send, update
 
@@ -44,8 +44,8 @@ def complete(holding: Holding, *, invocation: Invocation) -> Completed | Adopted
         if landed or lost(answer, holding, release_token):
             state = COMPLETED if closes else record.state
             return Completed(replace(holding, record=replace(record, state=state, segments=segments)))
-        if (refusal := answer.refused("PROGRESS")) and refusal.row is not None:
-            return Adopted(replace(holding, progress=Progress.of(refusal.row)))
+        if refusal := answer.refused("PROGRESS"):
+            return Adopted(replace(holding, progress=moved_progress(refusal.row, holding)))
         refusal = answer.refused("INTERVAL")
         if refusal is None:
             raise answer.unread()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from reconciler.checksum import canonical, digest
+from reconciler.items import storable
 from reconciler.keys import MAX_ACCOUNT_ID_BYTES
 from reconciler.merge import Pair
 from reconciler.source import SourceRecord
@@ -146,6 +147,10 @@ def _bad_entitlements(value: object) -> str | None:
     if not isinstance(value, Mapping):
         return "entitlements are not a map"
     for name, entry in value.items():
+        if not isinstance(name, str):
+            return "entitlements have a name that is not text"
         if not isinstance(entry, str | bool | int | Decimal):
-            return f"entitlement {name!r} is neither text, number nor boolean"
+            return f"entitlement {name[:60]!r} is neither text, number nor boolean"
+        if isinstance(entry, int | Decimal) and not storable(entry):
+            return f"entitlement {name[:60]!r} is a number that DynamoDB cannot store"
     return None

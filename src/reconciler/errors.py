@@ -100,4 +100,4 @@ class GuardTripped(ReconcilerError):
 
 
 class SourceOrderError(ReconcilerError):
-    """Rows came out of order, twice, or outside the asked bounds."""
+    """Rows came out of order, twice, outside the asked bounds, or with an id that is not text."""

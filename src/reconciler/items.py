@@ -17,6 +17,9 @@ from reconciler.errors import RowInvalid, SchemaTooNew
 SCHEMA = 1
 """The newest row layout this code reads and writes."""
 
+MAX_DIGITS = 38
+"""Of a DynamoDB number. Longer whole numbers stay Decimals: as int they would have digits that cannot be stored."""
+
 Row = dict[str, Any]
 
 _serialize = TypeSerializer().serialize
@@ -26,6 +29,15 @@ _deserialize = TypeDeserializer().deserialize
 def to_item(row: Mapping[str, object]) -> dict[str, Any]:
     """A row in DynamoDB's typed JSON. Raises TypeError for floats and other types DynamoDB lacks."""
     return {name: _serialize(value) for name, value in row.items()}
+
+
+def storable(number: int | Decimal) -> bool:
+    """Whether a number can be written exactly as it is."""
+    try:
+        _serialize(number)
+    except (TypeError, ArithmeticError):
+        return False
+    return Decimal(number).is_finite()  # boto3 lets -Infinity pass
 
 
 def from_item(item: Mapping[str, Any]) -> Row:
@@ -55,7 +67,7 @@ def reading(row: Row) -> Iterator[None]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else value
+        return int(value) if value == value.to_integral_value() and value.adjusted() < MAX_DIGITS else value
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, list):

@@ -51,6 +51,19 @@ def run_id(job: str, interval_id: str, pass_no: int) -> str:
     return f"{job}/{interval_id}/{pass_no}"
 
 
+def floor(account_id: str) -> str:
+    """The greatest sort key DynamoDB can store that is not above the id; "" when there is none.
+
+    A checkpoint may stand on an id that no table can hold; the same rows lie above the id and above its floor.
+    """
+    whole = account_id.encode("utf-8", "surrogatepass")
+    if len(whole) <= MAX_ACCOUNT_ID_BYTES:
+        return account_id
+    kept = whole[:MAX_ACCOUNT_ID_BYTES].decode("utf-8", "ignore")
+    cut_off = MAX_ACCOUNT_ID_BYTES - len(kept.encode("utf-8"))
+    return kept + ("", "\x7f", "\u07ff", "\uffff")[cut_off]  # the greatest character of so many bytes
+
+
 def segment_name(index: int) -> str:
     return f"{index:03d}"
 

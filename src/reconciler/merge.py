@@ -37,9 +37,11 @@ class Page(Generic[Row]):
     more_after: str | None
 
     def checked(self, after: str | None, upto: str | None) -> Page[Row]:
-        """The page itself. Raises SourceOrderError unless its ids rise strictly within (after, upto]."""
+        """The page itself. Raises SourceOrderError unless its ids are texts that rise strictly within (after, upto]."""
         last = after
         for row in self.rows:
+            if not isinstance(row.account_id, str):
+                raise SourceOrderError(f"account id {row.account_id!r} is not text")
             if last is not None and row.account_id <= last:
                 raise SourceOrderError(f"{row.account_id!r} came after {last!r}")
             if upto is not None and row.account_id > upto:

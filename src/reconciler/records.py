@@ -151,6 +151,10 @@ def interval_gone(interval_id: str) -> RowMissing:
     return RowMissing(f"INTERVAL#{interval_id} is gone; nothing was written in its place")
 
 
+def progress_gone(record: RunRecord, segment: str) -> RowMissing:
+    return RowMissing(f"{record.progress_key(segment)} is gone; nothing was written in its place")
+
+
 def read_progress(record: RunRecord, segment: str, *, invocation: Invocation) -> Progress:
     row = invocation.control_row(record.progress_key(segment))
     return Progress() if row is None else Progress.of(row)

@@ -14,12 +14,13 @@ from boto3.dynamodb.conditions import Attr
 from reconciler import clock, control, keys
 from reconciler.acquire import backoff_ms
 from reconciler.audit import audit
+from reconciler.commit import moved_progress
 from reconciler.errors import LeaseLost, OutOfTime, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, refused_lease
 from reconciler.observability import logger
-from reconciler.records import NEEDS_REPAIR, Progress, unmoved
+from reconciler.records import NEEDS_REPAIR, unmoved
 from reconciler.transactions import Step, send, update
 
 
@@ -41,7 +42,7 @@ class Ending:
 def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> bool:
     """Release the lease and note why, in one transaction; False when it could not be written.
 
-    Raises LeaseLost when the segment is somebody else's already.
+    Raises LeaseLost when the segment is somebody else's already, RowMissing when the progress row is gone.
     """
     release_token = str(uuid.uuid4())
     with_interval = ending.event != "YIELDED"
@@ -53,8 +54,8 @@ def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> 
                 if refused_lease(refusal.row, known=holding.lease, tried=release_token):
                     return True
                 raise LeaseLost(f"segment {holding.lease.segment} was taken before the attempt ended")
-            if (refusal := answer.refused("PROGRESS")) and refusal.row is not None:
-                holding = replace(holding, progress=Progress.of(refusal.row))
+            if refusal := answer.refused("PROGRESS"):
+                holding = replace(holding, progress=moved_progress(refusal.row, holding))
             elif answer.refused("INTERVAL"):
                 with_interval = False
             elif not answer.refused("CONTROL"):

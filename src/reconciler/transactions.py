@@ -25,7 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from reconciler import aws
 from reconciler.errors import OutOfTime, TransientFailure
 from reconciler.invocation import Invocation
-from reconciler.items import Row, from_item, to_item
+from reconciler.items import Row, control_row, from_item, to_item
 
 MAX_ACTIONS = 100
 """AWS limit of actions in one transaction."""
@@ -131,7 +131,8 @@ def _by_position(error: ClientError, reasons: Sequence[Mapping[str, Any]], steps
     codes = [reason.get("Code") or "None" for reason in reasons]
     for step, reason, code in zip(steps, reasons, codes, strict=True):
         if code in (CONDITION_FAILED, UNSTORABLE):
-            row = from_item(reason["Item"]) if reason.get("Item") else None
+            read = control_row if step.account_id is None else from_item
+            row = read(reason["Item"]) if reason.get("Item") else None
             return Answer(Outcome.REFUSED, Refusal(step, code, row), error)
     if all(code == "None" or code in aws.NOT_NOW for code in codes):
         return None

@@ -1,0 +1,97 @@
+"""Numbers: exact from the source to the view, in the answer and in the log."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from reconciler.errors import RowInvalid
+from reconciler.run import Job
+from reconciler.source import SourceRecord
+from reconciler.view import EntitlementsTable
+from tests.faults import Wire
+from tests.kit import Rows, delivered, grants, killed, logged, wait
+from tests.world import NIGHT, World, event
+
+EXACT: dict[str, Any] = {
+    "generation": 7,
+    "rate": Decimal("0.5"),
+    "count": 2**53 + 1,
+    "negative": -3,
+    "tiny": Decimal("1E-100"),
+    "long": Decimal("0.12345678901234567890123456789012345678"),
+    "huge": Decimal("1E+125"),
+    "digits": 10**38 - 1,
+    "zero": 0,
+    "flag": True,
+}
+
+
+@pytest.mark.field("B75")
+def test_a_number_arrives_as_it_was_sent(world: World) -> None:
+    world.account("a", **EXACT)
+    world.account("b", **EXACT)
+    world.view_row("b", **EXACT)
+    world.run("nightly")
+    assert world.view() == {"a": EXACT, "b": EXACT}
+    assert world.versions() == {"a": 1, "b": 1}, "b was equal and is not written"
+    assert world.interval()["checksum"] == world.view_checksum()
+
+
+@pytest.mark.field("B75")
+def test_a_number_and_a_flag_are_not_the_same_entitlement(world: World) -> None:
+    """In Python `True == 1`."""
+    world.account("a", seats=1)
+    world.view_row("a", seats=True)
+    world.run("nightly")
+    assert world.view()["a"]["seats"] is not True
+
+
+@pytest.mark.field("B75")
+def test_answers_are_json_also_when_they_come_from_the_idempotency_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.account("a", **EXACT)
+    with world.deployed(monkeypatch), logged() as lines:
+        first = delivered(world, event("nightly"))
+        again = delivered(world, event("nightly"))
+    assert json.loads(json.dumps(first)) == first
+    assert json.loads(json.dumps(again))["first"] == first
+    assert lines
+
+
+@pytest.mark.field("B75")
+@pytest.mark.parametrize(
+    "value",
+    [0.5, Decimal("NaN"), Decimal("-Infinity"), 10**40 + 1, Decimal("1." + "1" * 40), None, b"x", [1]],
+    ids=repr,
+)
+def test_a_value_that_dynamodb_cannot_hold_is_rejected_and_the_rest_goes_on(world: World, value: Any) -> None:
+    records = [SourceRecord(name, "active", {"seats": value if name == "b" else 1}) for name in "abc"]
+    (result,) = world.run("nightly", job=lambda invocation: Job(Rows(records), EntitlementsTable(invocation)))
+    assert result.outcome == "completed"
+    assert world.view() == {"a": {"seats": 1}, "c": {"seats": 1}}
+    (rejected,) = (row for row in world.audit() if row["event"] == "REJECTED")
+    assert rejected["account_id"] == "b"
+    assert "'seats'" in rejected["reason"]
+
+
+def test_an_entitlement_whose_name_is_no_text_is_rejected(world: World) -> None:
+    entitlements: Any = {7: "gold"}
+    source = Rows([SourceRecord("a", "active", entitlements), SourceRecord("b", "active", {"plan": "gold"})])
+    (result,) = world.run("nightly", job=lambda invocation: Job(source, EntitlementsTable(invocation)))
+    assert result.outcome == "completed"
+    assert world.view() == {"b": {"plan": "gold"}}
+
+
+@pytest.mark.field("B75")
+def test_an_error_about_numbers_is_told_as_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    grants(world, "a")
+    killed(world, Wire(world.client), "commit")
+    world.put_control(f"INTERVAL#{NIGHT}", revoked=..., late=Decimal("0.5"), big=2**53 + 1)
+    wait(world)
+    with world.deployed(monkeypatch), pytest.raises(RowInvalid, match=r"INTERVAL#2026-11-29.*revoked"):
+        delivered(world, event())
