@@ -25,6 +25,7 @@ from tests.kit import delivered, environ, everything, grants, lambda_context, nu
 from tests.world import NIGHT, World, event
 
 ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = Settings.from_env(environ())
 
 
 @contextmanager
@@ -188,7 +189,7 @@ def test_there_is_one_interval_for_each_utc_date_whatever_local_clocks_do(
 ) -> None:
     """For a schedule at any hour, with the time told in UTC or with an offset."""
     for hour in range(24):
-        settings = replace(Settings.from_env(environ()), schedule_hour=hour, schedule_minute=30)
+        settings = replace(SETTINGS, schedule_hour=hour, schedule_minute=30)
         calendar = Calendar.of(settings)
         due_ms = calendar.scheduled_ms(change)
         now_ms = due_ms + late_minutes * 60_000

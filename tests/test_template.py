@@ -311,7 +311,7 @@ def test_a_schedule_states_how_it_delivers(name: str) -> None:
     assert schedule["RoleArn"] == {"Fn::GetAtt": ["SchedulerRole", "Arn"]}
     assert schedule["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["Undelivered", "Arn"]}}
     assert schedule["RetryPolicy"] == {
-        "MaximumRetryAttempts": 0,
+        "MaximumRetryAttempts": 3,
         "MaximumEventAgeInSeconds": int(PARAMETERS["TickMinutes"]["Default"]) * 60,
     }
 

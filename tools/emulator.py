@@ -37,7 +37,7 @@ threading.Thread(target=end_with_parent, daemon=True).start()
 sys.argv = ["ministack"]
 runpy.run_module("ministack", run_name="__main__")
 """
-"""What its interpreter runs: MiniStack, and an end when stdin closes, so that it never outlives a parent that is killed."""
+"""What its interpreter runs: MiniStack, until stdin closes, so that it never outlives its parent, however that ends."""
 
 
 @contextmanager
@@ -87,6 +87,7 @@ def _start(
                 return process, port
             words = log.read_text("utf-8", "replace")
             if "already in use" in words and attempt < START_ATTEMPTS:
+                _end(process)
                 continue
             raise EmulatorError(
                 f"the emulator did not get ready within {timeout_s:g} s; its last words:\n{words[-2000:]}"
