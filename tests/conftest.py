@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import boto3
 import pytest
 from botocore.config import Config
+from hypothesis import settings
 from moto import mock_aws
 
 from tests.world import World
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 SESSION = boto3.Session()
 """Loads the service's description once; mock_aws forgets boto3's own session at every start."""
+
+# The same examples everywhere, however slow the machine is.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
 
 
 @pytest.fixture

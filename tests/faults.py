@@ -118,7 +118,7 @@ class Wire:
     _staying: dict[str, Fault] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        events = self.client.meta.events
+        events: Any = self.client.meta.events  # its stubs know no handler that answers
         events.register("before-parameter-build.dynamodb.TransactWriteItems", self._asked)
         events.register("before-call.dynamodb.TransactWriteItems", self._before)
         events.register("needs-retry.dynamodb.TransactWriteItems", self._again)

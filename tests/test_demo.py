@@ -36,8 +36,8 @@ def tell(*arguments: str) -> Told:
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, Future[Told]]:
-    """All stories, two at a time: they mostly wait for leases to expire."""
-    with ThreadPoolExecutor(2) as pool:
+    """All stories at the same time: they mostly wait for leases to expire."""
+    with ThreadPoolExecutor(len(STORIES)) as pool:
         return {name: pool.submit(tell, *arguments) for name, arguments in STORIES.items()}
 
 

@@ -139,7 +139,7 @@ def test_simultaneous_starts_all_succeed() -> None:
         assert len(set(pool.map(start, range(4)))) == 4
 
 
-def test_it_does_not_outlive_a_parent_that_is_killed() -> None:
+def test_it_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
     script = """
 import sys
 from tools.emulator import emulator
@@ -148,14 +148,19 @@ with emulator() as url:
     sys.stdin.read()
 """
     with subprocess.Popen(
-        [sys.executable, "-c", script], cwd=module.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script],
+        cwd=module.ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as parent:
         assert parent.stdout is not None
         port = int(parent.stdout.readline().rpartition(":")[2])
         parent.kill()
     deadline = time.monotonic() + 10
-    while listening(port):
-        assert time.monotonic() < deadline, "it still listens"
+    while listening(port) or list(tmp_path.iterdir()):
+        assert time.monotonic() < deadline, "it is still there, or its directory is"
         time.sleep(0.05)
 
 

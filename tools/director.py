@@ -71,9 +71,11 @@ class Director:
             time.sleep(0.05)
 
     def expiry(self) -> None:
-        """Wait until the lease may be taken from its holder."""
-        skew_s = float(self._stage.environment["CLOCK_SKEW_SECONDS"])
-        free_from_s = self._stage.lease()["expires_at_ms"] / 1000 + skew_s
+        """Wait until the lease may be taken from its holder. Raises StoryError when there is none."""
+        expires_at_ms = self._stage.lease().get("expires_at_ms")
+        if expires_at_ms is None:
+            raise StoryError("nobody holds the lease: a trigger that had to be delayed has done the work instead")
+        free_from_s = expires_at_ms / 1000 + float(self._stage.environment["CLOCK_SKEW_SECONDS"])
         self.until(lambda: time.time() > free_from_s, "the lease expires")
 
     def seconds_late(self, watchdog: Worker) -> float:

@@ -27,17 +27,18 @@ class EmulatorError(RuntimeError):
 
 
 RUN = """
-import os, runpy, signal, sys, threading
+import os, runpy, shutil, signal, sys, threading
 
 def end_with_parent():
     sys.stdin.buffer.read()
+    shutil.rmtree(os.getcwd(), ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
 
 threading.Thread(target=end_with_parent, daemon=True).start()
 sys.argv = ["ministack"]
 runpy.run_module("ministack", run_name="__main__")
 """
-"""What its interpreter runs: MiniStack, until stdin closes, so that it never outlives its parent, however that ends."""
+"""What its interpreter runs: MiniStack, and when stdin closes, which is when the parent was killed, its own end."""
 
 
 @contextmanager
@@ -70,7 +71,7 @@ def _start(
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start it and wait until it answers; return the process and its port."""
     log = directory / "emulator.log"
-    for attempt in range(1, START_ATTEMPTS + 1):
+    for _ in range(START_ATTEMPTS):
         port = free_port()
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -82,20 +83,18 @@ def _start(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # its Lambda workers are in its group, and so end with it
             )
+        ready = False
         try:
-            if _ready(process, port, timeout_s):
-                return process, port
-            words = log.read_text("utf-8", "replace")
-            if "already in use" in words and attempt < START_ATTEMPTS:
+            ready = _ready(process, port, timeout_s)
+        finally:
+            if not ready:
                 _end(process)
-                continue
-            raise EmulatorError(
-                f"the emulator did not get ready within {timeout_s:g} s; its last words:\n{words[-2000:]}"
-            )
-        except BaseException:
-            _end(process)
-            raise
-    raise AssertionError("unreachable")
+        if ready:
+            return process, port
+        words = log.read_text("utf-8", "replace")
+        if "already in use" not in words:
+            break
+    raise EmulatorError(f"the emulator did not get ready within {timeout_s:g} s; its last words:\n{words[-2000:]}")
 
 
 def _environment(port: int, directory: Path) -> dict[str, str]:

@@ -106,29 +106,30 @@ def advance(control: Control, records: list[RunRecord], *, invocation: Invocatio
         control = changed
 
 
-def pausing(why: str, tripping: str, *, invocation: Invocation) -> tuple[int, list[Step]]:
+def pausing(why: str, tripping: str, run_id: str, *, invocation: Invocation) -> tuple[int, list[Step]]:
     """The steps with which a run pauses its own job: CONTROL and every lease but the tripping one.
 
-    Returns the pause's number, which the tripping lease stores together with its release.
+    Returns the pause's number, which the tripping lease stores together with its release. A pause that stands keeps
+    its who, when and why.
     """
     control = ensure(invocation=invocation)
     settings = invocation.settings
     pause_no = control.pause_no + 1
-    pause = {"who": invocation.owner, "when": clock.text(invocation.clock.now_ms()), "why": why}
+    pause = {"who": invocation.owner, "when": clock.text(invocation.clock.now_ms()), "why": why, "run_id": run_id}
     steps = [
         update(
             "CONTROL",
             invocation.table,
             invocation.row_key(keys.CONTROL),
-            set={"pause": pause, "pause_no": pause_no},
+            set={"pause_no": pause_no} | ({} if control.paused else {"pause": pause}),
             when=unmoved("pause_no", control.pause_no),
         )
     ]
     for segment in keys.segments(settings.segment_count):
         if segment != tripping:
-            key = invocation.row_key(keys.lease(segment))
-            exists = Attr(PARTITION_KEY).exists()
-            steps.append(update("OTHER LEASE", invocation.table, key, set={"paused": pause_no}, when=exists))
+            sort_key = keys.lease(segment)
+            key, exists = invocation.row_key(sort_key), Attr(PARTITION_KEY).exists()
+            steps.append(update(sort_key, invocation.table, key, set={"paused": pause_no}, when=exists))
     return pause_no, steps
 
 

@@ -79,7 +79,7 @@ def once_per_slot(
         return None, True
     except (IdempotencyPersistenceLayerError, IdempotencyInconsistentStateError) as unavailable:
         count("IdempotencyUnavailable")
-        logger.warning("idempotency table unavailable", error=str(unavailable))
+        logger.warning("idempotency table unavailable", slot=slot, error=str(unavailable))
         return _in_spite_of(unavailable, ended, body), False
 
 

@@ -15,13 +15,13 @@ from reconciler import clock, control, keys
 from reconciler.acquire import backoff_ms
 from reconciler.audit import audit
 from reconciler.commit import moved_progress
-from reconciler.errors import LeaseLost, OutOfTime, TransientFailure
+from reconciler.errors import LeaseLost, LeaseRowMissing, OutOfTime, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row
-from reconciler.leases import Holding, refused_lease
+from reconciler.leases import Holding, read_lease, refused_lease
 from reconciler.observability import logger
 from reconciler.records import NEEDS_REPAIR, unmoved
-from reconciler.transactions import Step, send, update
+from reconciler.transactions import Outcome, Step, send, update
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Ending:
 def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> bool:
     """Release the lease and note why, in one transaction; False when it could not be written.
 
-    Raises LeaseLost when the segment is somebody else's already, RowMissing when the progress row is gone.
+    Raises LeaseLost when the segment is somebody else's already, RowMissing when the progress row or, for a pause,
+    another lease row is gone.
     """
     release_token = str(uuid.uuid4())
     with_interval = ending.event != "YIELDED"
@@ -58,9 +59,14 @@ def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> 
                 holding = replace(holding, progress=moved_progress(refusal.row, holding))
             elif answer.refused("INTERVAL"):
                 with_interval = False
+            elif (found := answer.refusal) and found.step.name.startswith("LEASE#"):
+                raise LeaseRowMissing(found.step.name.removeprefix("LEASE#"))
             elif not answer.refused("CONTROL"):
                 break
-        if not answer.applied:
+        landed = answer.applied
+        if answer.outcome is Outcome.UNKNOWN:
+            landed = read_lease(holding.lease.segment, invocation=invocation).token == release_token
+        if not landed:
             raise answer.unread()
         return True
     except (TransientFailure, OutOfTime) as error:
@@ -80,7 +86,7 @@ def _ending_steps(
     pause_no = None
     pausing: list[Step] = []
     if ending.pauses:
-        pause_no, pausing = control.pausing(ending.reason, segment, invocation=invocation)
+        pause_no, pausing = control.pausing(ending.reason, segment, record.run_id, invocation=invocation)
     steps = [
         update(
             "LEASE",

@@ -86,13 +86,14 @@ def wait_paused(record: RunRecord, invocation: Invocation) -> Result:
 def work_on(record: RunRecord, job: Job, invocation: Invocation) -> list[Result]:
     """Take the interval's unfinished segments in turn, skipping those that others hold."""
     results: list[Result] = []
-    for segment in record.unfinished:
-        result, record = work_on_segment(record, segment, job, invocation)
-        results.append(result)
-        if result.outcome not in GOES_ON or record.state not in RUNNABLE:
-            return results
-    if all(result.outcome == "delayed" for result in results):
-        delay(record, "lease_held", invocation=invocation, held_until=results[0].held_until)
+    with logger.append_context_keys(run_id=record.run_id, interval=record.interval_id):
+        for segment in record.unfinished:
+            result, record = work_on_segment(record, segment, job, invocation)
+            results.append(result)
+            if result.outcome not in GOES_ON or record.state not in RUNNABLE:
+                return results
+        if all(result.outcome == "delayed" for result in results):
+            delay(record, "lease_held", invocation=invocation, held_until=results[0].held_until)
     return results
 
 
@@ -128,8 +129,7 @@ def work(holding: Holding, job: Job, invocation: Invocation) -> tuple[Result, Ru
     """One attempt: scan and complete the segment, or end the attempt and say how."""
     record, lease = holding.record, holding.lease
     attempt = Attempt(holding)
-    keys = {"run_id": record.run_id, "interval": record.interval_id, "segment": lease.segment}
-    with logger.append_context_keys(**keys, generation=lease.generation):
+    with logger.append_context_keys(segment=lease.segment, generation=lease.generation):
         try:
             outcome = scan_and_complete(attempt, job, invocation)
         finally:
@@ -209,11 +209,13 @@ def complete_segment(attempt: Attempt, invocation: Invocation) -> bool:
 
 
 def stop(attempt: Attempt, ending: Ending, invocation: Invocation) -> str:
-    """End the attempt; the outcome it then has."""
+    """End the attempt; the outcome it then has. A NEEDS_REPAIR that could not be written stops the invocation."""
     try:
-        end_attempt(attempt.holding, ending, invocation=invocation)
+        ended = end_attempt(attempt.holding, ending, invocation=invocation)
     except LeaseLost as lost:
         return lose(lost)
+    if not ended and ending.event == NEEDS_REPAIR:
+        return "yielded"
     if ending.reason == "paused":
         return "paused"
     return {"YIELDED": "yielded", "FAILED": "failed", NEEDS_REPAIR: "needs_repair"}[ending.event]

@@ -67,12 +67,19 @@ def _kind(detail: object) -> str:
 def _time(value: object) -> int:
     if not isinstance(value, str):
         raise InvalidTrigger("time", f"must be text, not {value!r}")
-    if value.startswith("<aws.scheduler"):
-        raise InvalidTrigger("time", f"{value} was not substituted: only EventBridge Scheduler fills it in")
+    _substituted("time", value)
     try:
-        return clock.parse_ms(value)
+        time_ms = clock.parse_ms(value)
     except (ValueError, OverflowError) as error:
         raise InvalidTrigger("time", f"must be ISO 8601 with a zone, as in 2026-11-29T02:00:00Z: {error}") from None
+    if time_ms < 0:
+        raise InvalidTrigger("time", f"{value} lies before 1970")
+    return time_ms
+
+
+def _substituted(field: str, value: str) -> None:
+    if value.startswith("<aws.scheduler"):
+        raise InvalidTrigger(field, f"{value} was not substituted: only EventBridge Scheduler fills it in")
 
 
 def _operator(event: Mapping[str, Any], now_ms: int) -> Trigger:
@@ -82,6 +89,7 @@ def _operator(event: Mapping[str, Any], now_ms: int) -> Trigger:
     event_id = event.get("id")
     if not isinstance(event_id, str) or not event_id.strip():
         raise InvalidTrigger("id", f"must be a text that is unique to this command, not {event_id!r}")
+    _substituted("id", event_id)
     detail = event.get("detail")
     if not isinstance(detail, Mapping):
         raise InvalidTrigger("detail", "must be an object")
