@@ -134,19 +134,26 @@ def refusal(code: str, status: int = 400) -> ClientError:
 
 
 @contextmanager
-def measured() -> Iterator[dict[str, list[float]]]:
-    """Every value of every metric emitted in the block, by name; complete when the block has ended."""
+def emitted() -> Iterator[dict[str, list[float]]]:
+    """Every value of every metric that functions emit in the block, by name; complete when the block has ended."""
     values: defaultdict[str, list[float]] = defaultdict(list)
     metrics.clear_metrics()
     output = io.StringIO()
     try:
-        with redirect_stdout(output), emitting():
+        with redirect_stdout(output):
             yield values
     finally:
         for line in output.getvalue().splitlines():
             blob = json.loads(line)
             for metric in blob["_aws"]["CloudWatchMetrics"][0]["Metrics"]:
                 values[metric["Name"]] += blob[metric["Name"]]
+
+
+@contextmanager
+def measured() -> Iterator[dict[str, list[float]]]:
+    """As `emitted`, for runs without the function around them."""
+    with emitted() as values, emitting():
+        yield values
 
 
 @contextmanager

@@ -242,11 +242,12 @@ def test_a_pause_does_not_keep_a_holder_from_ending(world: World, writer: Writer
 # lost, or taken by another
 
 
-TAKEN = {
+TAKEN: dict[str, dict[str, Any]] = {
     "taken": {"generation": 2, "token": "theirs", "owner": "worker-2"},
     "taken and paused": {"generation": 2, "token": "theirs", "owner": "worker-2", "paused": 1},
     "released": {"token": "a fresh one", "owner": ...},
     "released by an operator": {"generation": 2, "token": "a fresh one", "owner": ...},
+    "restored above every generation": {"generation": 42},
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler import aws, clock
 from tests.faults import LOST, Wire, meanwhile
-from tests.kit import begun, delivered, everything, grants, killed, measured, numbered, watched
+from tests.kit import begun, delivered, emitted, everything, grants, killed, numbered, watched
 from tests.world import World, event
 from tools.faults import Hold, repeat
 from tools.proxy import proxy
@@ -26,7 +26,7 @@ def test_a_repeated_delivery_gets_the_same_answer_and_touches_nothing(
     with world.deployed(monkeypatch):
         first = delivered(world, event("nightly"))
         before = everything(world)
-        with measured() as numbers, watched(world.client) as sent:
+        with emitted() as numbers, watched(world.client) as sent:
             second = delivered(world, event("nightly"))
     assert first["outcome"] == "completed"
     assert second == {"trigger": "nightly", "slot": first["slot"], "outcome": "duplicate", "first": first}

@@ -269,17 +269,20 @@ def test_a_key_that_is_throttled_three_times_is_asked_again_in_time(
 
 
 @pytest.mark.field("B25")
-def test_a_key_that_stays_throttled_ends_the_attempt_at_its_last_checkpoint(world: World) -> None:
+@pytest.mark.parametrize("saved", [0, 1])
+def test_a_key_that_stays_throttled_ends_the_attempt_at_its_last_checkpoint(world: World, saved: int) -> None:
+    """And the attempt does not count: it is AWS that is slow."""
     world.set(range_size=1)
     grants(world, *numbered(3))
     wire = Wire(world.client)
-    wire.next("commit", PASS, then=answered("ThrottlingException"))
+    wire.next("commit", *[PASS] * saved, then=answered("ThrottlingException"))
     began = world.clock.monotonic()
     with pytest.raises(TransientFailure, match="Throttling"):
         world.run("nightly")
     assert world.clock.monotonic() - began < 2 * world.settings.call_budget_s
-    assert (world.progress()["checkpoint"], world.progress()["attempts"]) == ("acct-0000", 0)
+    checkpoint = "acct-0000" if saved else None
+    assert (world.progress().get("checkpoint"), world.progress()["attempts"]) == (checkpoint, 0)
     wire.next("commit")
     (result,) = later(world)
-    assert (result.outcome, result.resumed_after, result.accounts) == ("completed", "acct-0000", 2)
+    assert (result.outcome, result.resumed_after, result.accounts) == ("completed", checkpoint, 3 - saved)
     assert world.versions() == dict.fromkeys(numbered(3), 1)

@@ -9,10 +9,9 @@ from collections.abc import Callable
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from reconciler import keys
 from reconciler.errors import SegmentCountMismatch, TransientFailure
 from tests.faults import NEVER_SENT, PASS, Wire, answered, meanwhile
-from tests.kit import delivered, everything, grants, killed, later, logged, measured, numbered, refusal, watched
+from tests.kit import delivered, emitted, everything, grants, killed, later, logged, numbered, refusal, watched
 from tests.world import NIGHT, World, event
 
 RUN_ID = f"entitlements/{NIGHT}/1"
@@ -20,7 +19,7 @@ RUN_ID = f"entitlements/{NIGHT}/1"
 
 def test_an_answer_tells_trigger_slot_outcome_and_every_attempt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     grants(world, *numbered(3))
-    with world.deployed(monkeypatch), measured() as numbers:
+    with world.deployed(monkeypatch), emitted() as numbers:
         answer = delivered(world, event("nightly"))
     assert answer == {
         "trigger": "nightly",
@@ -46,7 +45,7 @@ def test_an_answer_tells_trigger_slot_outcome_and_every_attempt(world: World, mo
 
 
 def test_with_nothing_due_the_answer_is_idle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with world.deployed(monkeypatch), measured() as numbers:
+    with world.deployed(monkeypatch), emitted() as numbers:
         delivered(world, event("nightly"))
         answer = delivered(world, event("tick"))
     assert answer == {"trigger": "tick", "slot": "tick#2026-11-29T02:00:00.000Z", "outcome": "idle", "attempts": []}
@@ -100,7 +99,7 @@ def test_the_job_runs_once_and_its_answer_stays_without_the_idempotency_table(
 ) -> None:
     grants(world, *numbered(3))
     unavailable = watched(world.client, failing(operation, error))
-    with world.deployed(monkeypatch), measured() as numbers, logged() as lines, unavailable:
+    with world.deployed(monkeypatch), emitted() as numbers, logged() as lines, unavailable:
         answer = delivered(world, event("nightly"))
     assert (answer["outcome"], answer["attempts"][0]["generation"]) == ("completed", 1)
     assert world.lease()["generation"] == 1
@@ -123,7 +122,7 @@ def test_the_error_of_the_job_stays_its_own_without_the_idempotency_table(
     wire.next("commit", then=fault)  # type: ignore[arg-type]
     with (
         world.deployed(monkeypatch),
-        measured() as numbers,
+        emitted() as numbers,
         watched(world.client, failing(operation, refusal("AccessDeniedException"))),
         pytest.raises(raised) as error,
     ):
@@ -165,7 +164,7 @@ def test_a_failed_run_still_emits_what_it_counted(world: World, monkeypatch: pyt
     world.set(range_size=1)
     grants(world, *numbered(3))
     Wire(world.client).next("commit", PASS, answered("AccessDeniedException"))
-    with world.deployed(monkeypatch), measured() as numbers, pytest.raises(ClientError):
+    with world.deployed(monkeypatch), emitted() as numbers, pytest.raises(ClientError):
         delivered(world, event("nightly"))
     assert (numbers["RangesCommitted"], numbers["AccountsScanned"]) == ([1], [1])
     assert len(numbers["RunDelay"]) == 1
@@ -200,11 +199,10 @@ def a_troubled_night(world: World) -> None:
 
 def test_every_row_of_a_run_carries_its_run_id(world: World) -> None:
     a_troubled_night(world)
-    rows = [row for sort_key, row in world.control().items() if sort_key != keys.CONTROL]
+    rows = list(world.control().values())
     events = {row["event"] for row in rows if "event" in row}
     assert events > {"OBSERVED", "STARTED", "DELAYED", "TAKEOVER", "FAILED", "YIELDED", "REJECTED", "NEEDS_REPAIR"}
     assert {row["run_id"] for row in rows} == {RUN_ID}
-    assert world.row(keys.CONTROL)["pause"]["run_id"] == RUN_ID
     written = [row for row in world.scan("EntitlementsTable") if "interval_id" in row]
     assert len(written) == 5
     assert {row["run_id"] for row in written} == {RUN_ID}

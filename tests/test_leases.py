@@ -111,12 +111,17 @@ def test_a_duplicate_of_an_acquire_never_takes_a_lease_later(
     assert everything(night) == before
 
 
-def test_an_acquire_that_was_delayed_on_its_way_fails_once_another_was_faster(night: World) -> None:
+def test_an_acquire_that_was_delayed_on_its_way_fails_once_the_lease_was_used_for_another_interval(
+    night: World,
+) -> None:
+    night.put_control(INTERVAL, state="NEEDS_REPAIR")
+    night.clock.set(f"{NEXT_NIGHT}T02:00:05Z")
     wire = Wire(night.client)
     wire.next("acquire", then=NEVER_SENT)
     with pytest.raises(TransientFailure):
         night.run(owner="delayed")
     wire.next("acquire")
+    night.put_control(INTERVAL, state="RUNNING")
     yields(night, owner="faster")
     before = everything(night)
     with pytest.raises(ClientError, match="TransactionCanceledException"):
@@ -125,20 +130,21 @@ def test_an_acquire_that_was_delayed_on_its_way_fails_once_another_was_faster(ni
 
 
 def test_a_late_holder_that_commits_just_in_time_keeps_its_lease(night: World) -> None:
-    wire = Wire(night.client)
-    night.run(remaining_s=60)
     late = hold(night, "late")
-    night.expire_lease()
+    night.put_control(INTERVAL, state="NEEDS_REPAIR")
+    night.clock.set(f"{NEXT_NIGHT}T02:00:05Z")
     invocation = night.invocation("late")
     sides = Sides(AccountsTable(invocation), EntitlementsTable(invocation), "000", 2)
+    wire = Wire(night.client)
     renewed = []
     wire.next(
         "acquire", meanwhile(lambda: renewed.append(commit(sides.between(None, "b"), late, invocation=invocation)))
     )
     (result,) = night.run(owner="early")
     assert isinstance(renewed[0], Committed)
-    assert (result.outcome, night.lease()["owner"], night.lease()["generation"]) == ("delayed", "late", 1)
-    assert night.view() == {"a": {"plan": "gold"}, "b": {"plan": "gold"}}
+    assert (result.interval, result.outcome) == (NEXT_NIGHT, "delayed")
+    assert (night.lease()["owner"], night.lease()["generation"]) == ("late", 1)
+    assert night.lease()["expires_at_ms"] > night.clock.wall_ms
 
 
 @pytest.mark.parametrize(("past_ms", "outcome"), [(-1, "delayed"), (0, "delayed"), (1, "completed")])
@@ -252,6 +258,13 @@ def test_attempts_count_since_the_last_commit(night: World) -> None:
         night.expire_lease()
         night.clock.advance(3600)
     assert (night.progress()["attempts"], night.progress()["checkpoint"]) == (1, "a"), "the last one's"
+
+
+def test_a_commit_lifts_the_backoff(night: World) -> None:
+    night.set(backoff_seconds=3600)
+    killed(night, Wire(night.client), "commit", 2)
+    night.expire_lease()
+    assert night.run()[0].outcome == "completed"
 
 
 def test_nobody_tries_again_before_the_backoff_is_over(night: World) -> None:

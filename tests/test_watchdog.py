@@ -17,7 +17,7 @@ from reconciler.observability import WATCHDOG_METRICS
 from reconciler.records import COMPLETED, EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED
 from reconciler.watchdog import Seen, look, measure
 from tests.faults import Wire
-from tests.kit import delivered, everything, grants, killed, lambda_context, measured, numbered, refusal, watched
+from tests.kit import delivered, emitted, everything, grants, killed, lambda_context, numbered, refusal, watched
 from tests.world import JOB, NIGHT, World, event
 from tools.tables import load_template
 
@@ -148,7 +148,7 @@ def test_lateness_is_judged_by_the_deadline_of_the_time(world: World) -> None:
 def test_all_metrics_are_emitted_every_time_and_returned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for now in ("2026-11-29T01:00:00Z", "2026-11-29T09:00:00Z"):
         world.clock.set(now)
-        with world.deployed(monkeypatch), measured() as numbers:
+        with world.deployed(monkeypatch), emitted() as numbers:
             answer = app.watchdog(event("watchdog"), lambda_context(world))
         assert set(answer) == set(WATCHDOG_METRICS)
         assert numbers == {name: [value] for name, value in answer.items()}
@@ -156,7 +156,7 @@ def test_all_metrics_are_emitted_every_time_and_returned(world: World, monkeypat
 
 @pytest.mark.parametrize("sent", [None, {}, "now", event("nightly")])
 def test_the_event_does_not_matter_to_the_watchdog(world: World, monkeypatch: pytest.MonkeyPatch, sent: object) -> None:
-    with world.deployed(monkeypatch), measured() as numbers:
+    with world.deployed(monkeypatch), emitted() as numbers:
         app.watchdog(sent, lambda_context(world))
     assert set(numbers) == set(WATCHDOG_METRICS)
 
@@ -170,7 +170,7 @@ def test_a_watchdog_that_cannot_read_says_nothing_rather_than_zero(
         raise refusal("InternalServerError", 500)
 
     down = watched(world.client, unavailable)
-    with world.deployed(monkeypatch), measured() as numbers, down, pytest.raises(TransientFailure):
+    with world.deployed(monkeypatch), emitted() as numbers, down, pytest.raises(TransientFailure):
         app.watchdog(event("watchdog"), lambda_context(world))
     assert numbers == {}
 
@@ -196,7 +196,7 @@ def test_the_age_of_a_night_is_told_whatever_becomes_of_its_run(
         else:
             with watched(world.client, down), pytest.raises(TransientFailure):
                 delivered(world, event("tick"))
-        with measured() as numbers:
+        with emitted() as numbers:
             app.watchdog(event("watchdog"), lambda_context(world))
     assert set(numbers) == set(WATCHDOG_METRICS)
     assert numbers["SecondsPastDeadline"][0] >= HOUR
@@ -216,7 +216,7 @@ def test_the_late_alarm_rings_by_itself_when_nothing_runs_for_two_nights(
 
     def state_at(now: str) -> str:
         live.clock.set(now)
-        with live.deployed(monkeypatch), measured() as numbers:
+        with live.deployed(monkeypatch), emitted() as numbers:
             app.watchdog(event("watchdog"), lambda_context(live))
         (value,) = numbers[late["MetricName"]]
         data: Any = [{"MetricName": late["MetricName"], "Dimensions": dimensions, "Value": value}]

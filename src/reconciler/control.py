@@ -115,13 +115,13 @@ def pausing(why: str, tripping: str, run_id: str, *, invocation: Invocation) -> 
     control = ensure(invocation=invocation)
     settings = invocation.settings
     pause_no = control.pause_no + 1
-    pause = {"who": invocation.owner, "when": clock.text(invocation.clock.now_ms()), "why": why, "run_id": run_id}
+    pause = {"who": invocation.owner, "when": clock.text(invocation.clock.now_ms()), "why": why}
     steps = [
         update(
             "CONTROL",
             invocation.table,
             invocation.row_key(keys.CONTROL),
-            set={"pause_no": pause_no} | ({} if control.paused else {"pause": pause}),
+            set={"pause_no": pause_no} | ({} if control.paused else {"pause": pause, "run_id": run_id}),
             when=unmoved("pause_no", control.pause_no),
         )
     ]

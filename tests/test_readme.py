@@ -1,0 +1,24 @@
+"""The README names only what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_every_guarantee_names_a_test_that_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", README))
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    assert named
+    assert named <= set(re.findall(r"def (test_\w+)", sources))
+
+
+def test_every_make_target_and_every_module_of_the_readme_exists() -> None:
+    targets = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))))
+    assert {"demo", "test", "invoke"} <= targets <= set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+    modules = set(re.findall(r"`(?:src/reconciler/)?(\w+\.py)`", README))
+    assert modules <= {path.name for path in (ROOT / "src/reconciler").glob("*.py")}
