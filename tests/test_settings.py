@@ -12,11 +12,11 @@ import pytest
 
 from reconciler import app
 from reconciler.errors import SettingsError
-from reconciler.settings import Settings
+from reconciler.settings import POWERTOOLS, Settings
 from tests.kit import environ, everything, lambda_context, watched
 from tests.world import World, event
 
-NAMES = [field.name.upper() for field in fields(Settings)]
+NAMES = [*POWERTOOLS, *(field.name.upper() for field in fields(Settings))]
 ENVIRON = environ()
 
 

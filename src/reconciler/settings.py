@@ -22,6 +22,10 @@ def _seconds(low: float, high: float) -> Any:
     return field(metadata={"kind": float, "low": low, "high": high})
 
 
+POWERTOOLS = ("POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
+"""Read by Powertools itself, which would emit under another name that no alarm looks at."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a deployment decides; the variable of a field is its name in capitals.
@@ -65,6 +69,8 @@ class Settings:
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """Read every field from `environ` (default: the process environment)."""
         source = os.environ if environ is None else environ
+        for name in POWERTOOLS:
+            _read(source, name, {"kind": str})
         return cls(**{f.name: _read(source, f.name.upper(), f.metadata) for f in fields(cls)})
 
     @property
