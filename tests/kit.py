@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from reconciler.attempt import Result
     from reconciler.invocation import Invocation
-    from reconciler.run import Job
+    from reconciler.work import Job
 
 
 TABLES = ("ControlTable", "AccountsTable", "EntitlementsTable", "IdempotencyTable")

@@ -14,9 +14,9 @@ from botocore.exceptions import ClientError
 from reconciler.attempt import Result
 from reconciler.errors import LeaseRowMissing, RowMissing, SchemaTooNew, TransientFailure
 from reconciler.invocation import Invocation
-from reconciler.run import Job
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
+from reconciler.work import Job
 from tests.faults import (
     LOST,
     NEVER_SENT,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LEASE, PROGRESS, INTERVAL = "LEASE#000", f"PROGRESS#{NIGHT}#1#000", f"INTERVAL#{NIGHT}"
 OUTCOME = {"acquire": "completed", "commit": "completed", "complete": "completed", "end": "yielded"}
-OUTCOME["trip"] = "needs_repair"
+OUTCOME["trip"] = "tripped"
 FAILED = "ConditionalCheckFailed"
 BEFORE: dict[str, dict[str, Any]] = {"b": {"plan": "silver"}, "c": {"plan": "gold"}, "d": {"plan": "gold"}}
 AFTER: dict[str, dict[str, Any]] = {name: {"plan": "gold"} for name in "abde"} | {"c": {}}
@@ -53,9 +53,9 @@ def seeded(world: World, **changes: Any) -> Wire:
     return Wire(world.client)
 
 
-def run_through(writer: Writer, world: World, wire: Wire, fault: Fault, **about: Any) -> Result:
-    """A night in which that writer writes, with the fault: a commit's second range, or how the night ends."""
-    wire.next(writer, *([PASS] if writer == "commit" else []), fault)
+def run_through(writer: Writer, world: World, wire: Wire, *faults: Fault, **about: Any) -> Result:
+    """A night in which that writer writes, with the faults: a commit's second range, or how the night ends."""
+    wire.next(writer, *([PASS] if writer == "commit" else []), *faults)
     if writer == "end":
         wire.next("commit", meanwhile(lambda: world.clock.advance(100)))
     if writer == "trip":
@@ -183,10 +183,12 @@ def test_a_commit_that_lands_late_is_either_adopted_or_refused(world: World, whe
     assert_completed(world, generation=2)
 
 
-@pytest.mark.parametrize("writer", ["end", "trip"])
-def test_an_attempt_that_cannot_be_ended_leaves_the_lease_to_expire(world: World, writer: Writer) -> None:
+@pytest.mark.parametrize(("writer", "tries"), [("end", 1), ("trip", 2)])
+def test_an_attempt_that_cannot_be_ended_leaves_the_lease_to_expire(world: World, writer: Writer, tries: int) -> None:
+    """A trip is tried again without the leases of the other segments."""
     wire = seeded(world)
-    run_through(writer, world, wire, Fault(meanwhile=lambda: world.clock.advance(20), unsent=NEVER_SENT.unsent))
+    unsent = Fault(meanwhile=lambda: world.clock.advance(20), unsent=NEVER_SENT.unsent)
+    run_through(writer, world, wire, *[unsent] * tries)
     assert world.lease()["owner"] == "worker-1"
     world.set(max_revocations=500)
     world.expire_lease()
@@ -422,7 +424,7 @@ def test_a_failed_attempt_ends_without_its_interval_row_and_leaves_no_ghost(worl
 def test_a_guard_trip_pauses_on_top_of_the_pause_that_it_finds(world: World) -> None:
     wire = seeded(world)
     result = run_through("trip", world, wire, meanwhile(lambda: world.put_control("CONTROL", pause_no=7)))
-    assert result.outcome == "needs_repair"
+    assert result.outcome == "tripped"
     assert (world.row("CONTROL")["pause_no"], world.lease()["paused"]) == (8, 8)
     assert world.events().count("NEEDS_REPAIR") == 1
 
@@ -444,27 +446,28 @@ def write_live(world: World, name: str, plan: str, **row: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "theirs"),
+    ("found", "theirs", "plan"),
     [
-        (None, {"version": 1}),
-        ({"version": 1}, {"version": 2}),
-        ({}, {}),
-        ({}, {"version": 1}),
-        ({"version": 1}, {}),
+        (None, {"version": 1}, "platinum"),
+        ({"version": 1}, {"version": 2}, "platinum"),
+        ({"version": 1}, {"version": 2}, "silver"),
+        ({}, {}, "platinum"),
+        ({}, {"version": 1}, "silver"),
+        ({"version": 1}, {}, "platinum"),
     ],
-    ids=["made", "version raised", "changed without version", "version given", "version dropped"],
+    ids=["made", "changed", "confirmed", "changed without version", "confirmed with a version", "version dropped"],
 )
 def test_a_row_that_a_live_writer_touched_is_read_again_and_never_overwritten(
-    world: World, found: dict[str, Any] | None, theirs: dict[str, Any]
+    world: World, found: dict[str, Any] | None, theirs: dict[str, Any], plan: str
 ) -> None:
     world.account("a", plan="gold")
     if found is not None:
         world.put("EntitlementsTable", "a", entitlements={"plan": "silver"}, **found)
     wire = Wire(world.client)
-    wire.next("commit", meanwhile(lambda: write_live(world, "a", "platinum", **theirs)))
+    wire.next("commit", meanwhile(lambda: write_live(world, "a", plan, **theirs)))
     (result,) = world.run("nightly")
     (row,) = world.scan("EntitlementsTable")
-    assert (result.outcome, row["entitlements"]) == ("completed", {"plan": "platinum"})
+    assert (result.outcome, row["entitlements"]) == ("completed", {"plan": plan})
     assert row.get("version") == theirs.get("version"), "no further write"
     assert "run_id" not in row
     assert world.counted()["RangeConflicts"] == 1

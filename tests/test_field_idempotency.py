@@ -61,7 +61,7 @@ def age(world: World) -> None:
         pytest.param(slow_down, "yielded", id="no time left"),
         pytest.param(steal, "lost", id="fenced"),
         pytest.param(pause, "paused", id="paused"),
-        pytest.param("revoke", "needs_repair", id="too many revocations"),
+        pytest.param("revoke", "tripped", id="too many revocations"),
         pytest.param(answered("ThrottlingException"), TransientFailure, id="AWS would not take it"),
         pytest.param(answered("AccessDeniedException"), ClientError, id="a permission is missing"),
     ],

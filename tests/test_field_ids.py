@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from reconciler import keys
 from reconciler.errors import InvalidTrigger, SourceOrderError
 from reconciler.merge import Page
-from reconciler.run import Job
 from reconciler.settings import Settings
 from reconciler.source import SourceRecord
 from reconciler.triggers import parse_trigger
 from reconciler.view import EntitlementsTable
+from reconciler.work import Job
 from tests.faults import PASS, Wire, meanwhile
 from tests.kit import Killed, Rows, grants, kill, killed, later, refusal, wait
 from tests.world import World

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import RowInvalid
-from reconciler.run import Job
 from reconciler.source import SourceRecord
 from reconciler.view import EntitlementsTable
+from reconciler.work import Job
 from tests.faults import Wire
 from tests.kit import Rows, delivered, grants, killed, logged, wait
 from tests.world import NIGHT, World, event

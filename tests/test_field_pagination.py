@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from reconciler.merge import Page
-from reconciler.run import Job
 from reconciler.source import AccountsTable, SourceRecord
 from reconciler.view import EntitlementsTable
 from reconciler.watchdog import look
+from reconciler.work import Job
 from tests.faults import PASS, Wire, meanwhile
 from tests.kit import Killed, Rows, grants, kill, killed, later, numbered, wait
 from tests.world import World

@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError
 
 from reconciler import keys
 from reconciler.errors import RowMissing, TransientFailure
-from reconciler.run import Job
 from reconciler.source import SourceRecord
 from reconciler.view import ViewRow
+from reconciler.work import Job
 from tests.faults import LOST, PASS, WRITERS, Fault, Wire, Writer, answered, cancelled, meanwhile
 from tests.kit import Rows, doing, everything, grants, killed, later, measured, numbered
 from tests.world import NIGHT, World

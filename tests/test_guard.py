@@ -65,8 +65,8 @@ def assert_paused(world: World) -> None:
 @pytest.mark.parametrize(
     ("orphaned", "bound", "outcome", "gone"),
     [
-        *((4, 4, "completed", 4), (5, 4, "needs_repair", 4), (5, 3, "needs_repair", 2)),
-        *((1, 0, "needs_repair", 0), (0, 0, "completed", 0)),
+        *((4, 4, "completed", 4), (5, 4, "tripped", 4), (5, 3, "needs_repair", 2)),
+        *((1, 0, "tripped", 0), (0, 0, "completed", 0)),
     ],
 )
 def test_no_range_goes_over_the_bound_of_its_interval(
@@ -77,7 +77,7 @@ def test_no_range_goes_over_the_bound_of_its_interval(
     (result,) = night.run("nightly")
     assert result.outcome == outcome
     assert revoked(night) == night.interval()["revoked"] == gone
-    assert ("pause" in night.row("CONTROL")) is (outcome == "needs_repair")
+    assert ("pause" in night.row("CONTROL")) is (outcome == "tripped")
 
 
 def test_the_bound_holds_over_all_attempts_of_an_interval(night: World) -> None:
@@ -85,7 +85,7 @@ def test_the_bound_holds_over_all_attempts_of_an_interval(night: World) -> None:
     orphans(night, 4)
     Wire(night.client).next("commit", meanwhile(lambda: night.clock.advance(100)))
     assert night.run("nightly")[0].outcome == "yielded"
-    assert night.run()[0].outcome == "needs_repair"
+    assert night.run()[0].outcome == "tripped"
     assert revoked(night) == night.interval()["revoked"] == 2
 
 
@@ -138,7 +138,7 @@ def test_an_empty_source_is_not_believed_while_the_view_has_something_to_lose(li
             live.view_row(name)
     live.set(range_size=2)
     (result,) = live.run("nightly")
-    assert result.outcome == "needs_repair"
+    assert result.outcome == "tripped"
     assert revoked(live) == (3 if already == "empty rows" else 0), "none by this run"
     assert "source is empty" in live.row("CONTROL")["pause"]["why"]
     assert_paused(live)
@@ -184,7 +184,7 @@ def test_one_segment_without_a_source_trips_though_another_has_one(emulator_url:
     for name in bare:
         world.view_row(name, plan="gold")
     outcomes = [(result.segment, result.outcome) for result in world.run("nightly")]
-    assert outcomes == [("000", "completed"), ("001", "needs_repair")]
+    assert outcomes == [("000", "completed"), ("001", "tripped")]
     assert revoked(world) == 0
     assert_paused(world)
 
@@ -200,7 +200,7 @@ def test_a_trip_pauses_the_job_and_every_lease_in_the_write_that_releases_its_ow
     wire = Wire(world.client)
     seen: list[dict[str, Any]] = []
     wire.next("trip", meanwhile(lambda: seen.append(world.control())))
-    assert world.run("nightly")[0].outcome == "needs_repair"
+    assert world.run("nightly")[0].outcome == "tripped"
     assert len(wire.requests("trip")) == 1
     (before,) = seen
     assert not any("paused" in row or "pause" in row for row in before.values())
@@ -235,7 +235,7 @@ def test_a_living_holder_of_another_segment_meets_the_pause_at_its_next_commit(e
     Wire(world.client).next("commit", PASS, meanwhile(another_trips))
     (result,) = world.run("nightly", owner="worker-1")
     assert (result.segment, result.outcome, result.accounts) == ("000", "paused", 2)
-    assert trips == ["delayed", "needs_repair"]
+    assert trips == ["delayed", "tripped"]
     assert world.progress("000")["attempts"] == 0
     assert "owner" not in world.lease("000")
     assert "LeaseLost" not in world.counted()
@@ -268,7 +268,7 @@ def test_no_backlog_night_strips_anything_after_a_trip_that_could_not_be_written
     assert [world.interval(one)["state"] for one in [NIGHT, *LATER]] == ["RUNNING", "EXPECTED", "EXPECTED"]
     wire.next("trip")
     world.expire_lease()
-    assert world.run()[0].outcome == "needs_repair"
+    assert world.run()[0].outcome == "tripped"
     assert_paused(world)
 
 
@@ -289,7 +289,7 @@ def test_a_trip_keeps_the_pause_of_a_person_on_record(night: World) -> None:
     person = {"who": "operator", "when": "just now", "why": "maintenance"}
     pausing = meanwhile(lambda: night.put_control("CONTROL", pause=person, pause_no=1))
     Wire(night.client).next("trip", pausing)
-    assert night.run("nightly")[0].outcome == "needs_repair"
+    assert night.run("nightly")[0].outcome == "tripped"
     assert night.row("CONTROL")["pause"] == person
     assert night.interval()["state"] == "NEEDS_REPAIR"
 
@@ -324,11 +324,11 @@ def test_only_a_stated_bound_lets_the_interval_go_on(live: World, trip: str) -> 
     live.run("nightly")
     unpause(live)
     live.clock.advance(60)
-    assert live.run()[0].outcome == "needs_repair", "a rerun without a bound trips again"
+    assert live.run()[0].outcome == "tripped", "a rerun without a bound trips again"
     gone = revoked(live)
     unpause(live, revocation_bound=4)
     live.clock.advance(60)
-    assert live.run()[0].outcome == "needs_repair", "the stated bound is a bound"
+    assert live.run()[0].outcome == "tripped", "the stated bound is a bound"
     assert gone <= revoked(live) <= 4
     unpause(live, revocation_bound=5)
     live.clock.advance(60)
@@ -341,7 +341,7 @@ def test_a_stated_bound_of_zero_is_a_bound(night: World) -> None:
     orphans(night, 1)
     night.run("nightly", remaining_s=60)
     night.put_control(INTERVAL, revocation_bound=0)
-    assert night.run()[0].outcome == "needs_repair"
+    assert night.run()[0].outcome == "tripped"
     assert revoked(night) == 0
 
 

@@ -194,7 +194,7 @@ def a_troubled_night(world: World) -> None:
     wire.next("commit", meanwhile(live_writer))
     assert world.run(remaining_s=100)[0].outcome == "yielded"
     (tripped,) = later(world)
-    assert tripped.outcome == "needs_repair"
+    assert tripped.outcome == "tripped"
 
 
 def test_every_row_of_a_run_carries_its_run_id(world: World) -> None:

@@ -14,16 +14,18 @@ from reconciler import clock
 from reconciler.acquire import NotAcquired, acquire, backoff_ms
 from reconciler.commit import Committed, commit
 from reconciler.errors import LeaseRowMissing, SchemaTooNew, TransientFailure
+from reconciler.invocation import Invocation
 from reconciler.leases import Holding
 from reconciler.records import read_interval
 from reconciler.release import Ending, end_attempt
+from reconciler.run import Job
 from reconciler.scan import Sides
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
 from tests.conftest import live_client
 from tests.faults import NEVER_SENT, PASS, Fault, Wire, cancelled, meanwhile
 from tests.kit import everything, grants, killed, numbered
-from tests.world import NIGHT, World
+from tests.world import NIGHT, Slow, World
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -197,6 +199,27 @@ def test_of_eight_workers_racing_for_one_lease_exactly_one_wins(live: World, emu
     assert len({holding.lease.token for one_round in won for holding in one_round}) == rounds
 
 
+def test_triggers_that_begin_a_new_job_at_the_same_moment_make_its_rows_once(emulator_url: str) -> None:
+    world = World(live_client(emulator_url), {"SegmentCount": 2})
+    grants(world, *numbered(10))
+    barrier = Barrier(4, timeout=20)
+
+    def begin(client: DynamoDBClient) -> list[str]:
+        client.meta.events.register("after-call.dynamodb.DescribeTable", world._created)
+        wire = Wire(client)
+        wire.next("setup", meanwhile(barrier.wait))
+        wire.next("observe", meanwhile(barrier.wait))
+        return [result.outcome for result in world.run(invocation=world.invocation(client=client))]
+
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(begin, [live_client(emulator_url) for _ in range(4)]))
+    assert sum(one.count("completed") for one in outcomes) == 2
+    assert world.events().count("OBSERVED") == 1
+    assert {world.lease(segment)["generation"] for segment in ("000", "001")} == {1}
+    assert world.interval()["state"] == "COMPLETED"
+    assert set(world.versions().values()) == {1}
+
+
 # what an acquire refuses
 
 
@@ -267,6 +290,26 @@ def test_a_commit_lifts_the_backoff(night: World) -> None:
     assert night.run()[0].outcome == "completed"
 
 
+@pytest.mark.parametrize(
+    ("breaks_after", "attempts", "state"), [(None, 1, "NEEDS_REPAIR"), ("b", 0, "RUNNING")], ids=["none", "one range"]
+)
+def test_an_attempt_that_failed_after_some_progress_is_not_one_without(
+    night: World, breaks_after: str | None, attempts: int, state: str
+) -> None:
+    def breaks(after: str | None) -> None:
+        if after == breaks_after:
+            raise ZeroDivisionError("a defect in the source")
+
+    def job(invocation: Invocation) -> Job:
+        return Job(Slow(AccountsTable(invocation), night.clock, fails=breaks), EntitlementsTable(invocation))
+
+    night.set(max_attempts=1)
+    with pytest.raises(ZeroDivisionError):
+        night.run(job=job)
+    assert (night.progress()["attempts"], night.interval()["state"]) == (attempts, state)
+    assert night.interval()["last_error"]["error"] == "ZeroDivisionError"
+
+
 def test_nobody_tries_again_before_the_backoff_is_over(night: World) -> None:
     night.set(lease_seconds=60, backoff_seconds=600, connect_timeout_seconds=0.5, read_timeout_seconds=0.5)
     killed(night, Wire(night.client), "commit")
@@ -320,6 +363,28 @@ def test_at_the_limit_an_attempt_only_says_that_the_interval_needs_repair(night:
     before = everything(night)
     assert night.run() == []
     assert everything(night) == before
+
+
+def test_after_needs_repair_no_other_segment_starts_but_a_running_one_finishes(emulator_url: str) -> None:
+    world = World(live_client(emulator_url), {"SegmentCount": 3}, MAX_ATTEMPTS=1)
+    grants(world, *numbered(12))
+    wire = Wire(world.client)
+    killed(world, wire, "commit")
+    world.expire_lease()
+    outcomes: list[tuple[str, str]] = []
+
+    def another_exhausts_its_attempts() -> None:
+        world.clock.advance(10)
+        outcomes.extend((result.segment, result.outcome) for result in world.run(owner="worker-2"))
+
+    world.put_control(LEASE, owner="somebody", expires_at_ms=world.clock.wall_ms + 1)
+    wire.next("commit", meanwhile(another_exhausts_its_attempts))
+    results = [(result.segment, result.outcome) for result in world.run(owner="worker-1")]
+    assert outcomes == [("000", "needs_repair"), ("001", "delayed"), ("002", "moved")]
+    assert results == [("000", "delayed"), ("001", "completed")]
+    row = world.interval()
+    assert (row["state"], set(row["segments"])) == ("NEEDS_REPAIR", {"001"})
+    assert world.lease("002")["generation"] == 0
 
 
 def test_the_limit_does_not_wait_for_the_backoff(night: World) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from reconciler import clock, intervals
 from reconciler.invocation import Invocation
-from reconciler.run import Job
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
+from reconciler.work import Job
 from tests.world import NIGHT, Slow, World
 
 if TYPE_CHECKING:

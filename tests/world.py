@@ -15,11 +15,12 @@ from reconciler.checksum import digest, hex_text
 from reconciler.invocation import Invocation
 from reconciler.items import from_item, to_item
 from reconciler.observability import metrics
-from reconciler.run import Job, run
+from reconciler.run import run
 from reconciler.settings import Settings
 from reconciler.source import AccountsTable
 from reconciler.triggers import parse_trigger
 from reconciler.view import EntitlementsTable
+from reconciler.work import Job
 from tools.tables import create_tables, environment, load_template
 
 if TYPE_CHECKING:

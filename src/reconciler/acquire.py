@@ -109,7 +109,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
                 "attempts": counted.attempts,
                 "next_attempt_at_ms": counted.next_attempt_at_ms,
             },
-            when=_as_read(progress),
+            when=_untouched(progress),
         ),
         audit(
             event,
@@ -141,7 +141,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
     return Holding(mine, replace(record, state=RUNNING, first_started_at=started_at), counted, renewal, event, prior)
 
 
-def _as_read(progress: Progress) -> ConditionBase:
+def _untouched(progress: Progress) -> ConditionBase:
     if not progress.exists:
         absent: ConditionBase = Attr(PARTITION_KEY).not_exists()
         return absent

@@ -12,12 +12,13 @@ from reconciler.errors import InvalidTrigger, VerbUnavailable
 from reconciler.idempotency import once_per_slot
 from reconciler.invocation import Invocation
 from reconciler.observability import count, emitting, logger
-from reconciler.run import Job, run
+from reconciler.run import run
 from reconciler.settings import Settings
 from reconciler.source import AccountsTable
 from reconciler.triggers import parse_trigger
 from reconciler.view import EntitlementsTable
 from reconciler.watchdog import look
+from reconciler.work import Job
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

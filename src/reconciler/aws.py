@@ -62,3 +62,10 @@ def verdict(error: Exception) -> Verdict:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return Verdict.UNKNOWN if status >= 500 else Verdict.DEFECT
     return Verdict.UNKNOWN if isinstance(error, ConnectionError | HTTPClientError) else Verdict.DEFECT
+
+
+def name_of(error: Exception) -> str:
+    """The class of an error, and AWS's code where the class does not tell."""
+    name = type(error).__name__
+    code = error.response["Error"]["Code"] if isinstance(error, ClientError) else name
+    return name if code == name else f"{name}: {code}"

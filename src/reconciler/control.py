@@ -10,7 +10,9 @@ pause_no        counts pauses and resumes
 from __future__ import annotations
 
 import uuid
+from collections.abc import Set
 from dataclasses import dataclass, replace
+from datetime import date
 
 from boto3.dynamodb.conditions import Attr
 
@@ -18,7 +20,7 @@ from reconciler import clock, keys
 from reconciler.errors import RowMissing, SegmentCountMismatch
 from reconciler.intervals import Calendar, next_id
 from reconciler.invocation import Invocation
-from reconciler.items import SCHEMA, Row, reading, to_item
+from reconciler.items import SCHEMA, Row, attribute, to_item
 from reconciler.keys import PARTITION_KEY
 from reconciler.records import COMPLETED, RunRecord, unmoved
 from reconciler.transactions import Step, send, update
@@ -37,8 +39,13 @@ class Control:
 
     @classmethod
     def of(cls, row: Row) -> Control:
-        with reading(row):
-            return cls(row["first_interval"], row["open_from"], row["segment_count"], "pause" in row, row["pause_no"])
+        return cls(
+            first_interval=attribute(row, "first_interval", str, parse=date.fromisoformat),
+            open_from=attribute(row, "open_from", str, parse=date.fromisoformat),
+            segment_count=attribute(row, "segment_count", int),
+            paused="pause" in row,
+            pause_no=attribute(row, "pause_no", int),
+        )
 
 
 def read(*, invocation: Invocation) -> Control | None:
@@ -57,7 +64,9 @@ def ensure(*, invocation: Invocation) -> Control:
         _create(invocation)
         found = read(invocation=invocation)
         if found is None:
-            raise RowMissing("CONTROL is missing though a LEASE row exists: restore the table, see the README")
+            raise RowMissing(
+                "CONTROL is missing though a LEASE row exists: restore the table from point-in-time recovery"
+            )
     configured = invocation.settings.segment_count
     if found.segment_count != configured:
         raise SegmentCountMismatch(
@@ -82,8 +91,9 @@ def lower(control: Control, trigger: Trigger, *, invocation: Invocation) -> Cont
     if trigger.kind != "nightly" or wanted >= control.first_interval or outside:
         return control
     changed = replace(control, first_interval=wanted, open_from=min(control.open_from, wanted))
-    _move(control, changed, (), invocation)
-    return ensure(invocation=invocation)
+    if _move(control, changed, (), invocation):
+        return changed
+    return lower(ensure(invocation=invocation), trigger, invocation=invocation)
 
 
 def advance(control: Control, records: list[RunRecord], *, invocation: Invocation) -> None:
@@ -106,8 +116,10 @@ def advance(control: Control, records: list[RunRecord], *, invocation: Invocatio
         control = changed
 
 
-def pausing(why: str, tripping: str, run_id: str, *, invocation: Invocation) -> tuple[int, list[Step]]:
-    """The steps with which a run pauses its own job: CONTROL and every lease but the tripping one.
+def pausing(
+    why: str, tripping: str, run_id: str, *, without: Set[str], invocation: Invocation
+) -> tuple[int, list[Step]]:
+    """The steps with which a run pauses its own job: CONTROL and every lease but the tripping one and those `without`.
 
     Returns the pause's number, which the tripping lease stores together with its release. A pause that stands keeps
     its who, when and why.
@@ -126,7 +138,7 @@ def pausing(why: str, tripping: str, run_id: str, *, invocation: Invocation) -> 
         )
     ]
     for segment in keys.segments(settings.segment_count):
-        if segment != tripping:
+        if segment != tripping and segment not in without:
             sort_key = keys.lease(segment)
             key, exists = invocation.row_key(sort_key), Attr(PARTITION_KEY).exists()
             steps.append(update(sort_key, invocation.table, key, set={"paused": pause_no}, when=exists))
@@ -134,12 +146,19 @@ def pausing(why: str, tripping: str, run_id: str, *, invocation: Invocation) -> 
 
 
 def _move(control: Control, changed: Control, checks: tuple[Step, ...], invocation: Invocation) -> bool:
-    """Compare and swap; False when another invocation was first."""
+    """Compare and swap; False when another invocation was first.
+
+    `moved_at` makes each move a request of its own: a repeat of an earlier one would be answered, not applied.
+    """
     step = update(
         "CONTROL",
         invocation.table,
         invocation.row_key(keys.CONTROL),
-        set={"first_interval": changed.first_interval, "open_from": changed.open_from},
+        set={
+            "first_interval": changed.first_interval,
+            "open_from": changed.open_from,
+            "moved_at": clock.text(invocation.clock.now_ms()),
+        },
         when=unmoved("first_interval", control.first_interval) & Attr("open_from").eq(control.open_from),
     )
     answer = send([step, *checks], invocation=invocation)

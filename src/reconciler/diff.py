@@ -140,6 +140,8 @@ def _unreadable(pair: Pair[SourceRecord, ViewRow]) -> str | None:
             return f"view {reason}"
         if row.version is not None and (isinstance(row.version, bool) or not isinstance(row.version, int)):
             return "view version is not a whole number"
+        if row.version is not None and not storable(row.version + 1):
+            return "view version cannot be raised"
     return None
 
 

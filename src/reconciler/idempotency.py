@@ -91,7 +91,7 @@ def _in_spite_of(unavailable: Exception, ended: list[Answer | Exception], body: 
             raise TransientFailure(f"{unavailable}; then {stop}") from unavailable
     outcome = ended[0]
     if isinstance(outcome, Exception):
-        raise outcome from None
+        raise outcome
     return outcome
 
 

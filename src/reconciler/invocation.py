@@ -13,6 +13,7 @@ from reconciler.clock import Clock
 from reconciler.errors import OutOfTime, TransientFailure
 from reconciler.items import Row, control_row, to_item
 from reconciler.keys import PARTITION_KEY, SORT_KEY
+from reconciler.observability import logger
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Invocation:
             return self.call(operation, **request)
         except (ClientError, BotoCoreError) as error:
             if aws.verdict(error) is aws.Verdict.DEFECT:
+                logger.error("refused by AWS", operation=operation, table=request.get("TableName"), error=str(error))
                 raise
             raise TransientFailure(f"{operation} failed: {error}") from error
 

@@ -5,8 +5,7 @@ Whole numbers come back as int, others as Decimal, so nothing is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -56,13 +55,28 @@ def control_row(item: Mapping[str, Any]) -> Row:
     return row
 
 
-@contextmanager
-def reading(row: Row) -> Iterator[None]:
-    """Turns a missing or mistyped attribute of a control row into RowInvalid naming both."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RowInvalid(f"{row.get('sk')} cannot be read: {type(error).__name__}: {error}") from error
+def attribute(
+    row: Row, name: str, kind: type, *, parse: Callable[[str], object] | None = None, optional: bool = False
+) -> Any:
+    """An attribute of a control row. Raises RowInvalid naming the row and what is wrong with the attribute.
+
+    `parse` is what a text must survive. An optional attribute may be absent: None.
+    """
+    if optional and name not in row:
+        return None
+    value: Any = row.get(name)
+    valid = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+    if not valid:
+        raise RowInvalid(f"{row.get('sk')}: {name} is {value!r}, not {_NAMES[kind]}")
+    if parse is not None:
+        try:
+            parse(value)
+        except ValueError as error:
+            raise RowInvalid(f"{row.get('sk')}: {name} is {value!r}: {error}") from None
+    return value
+
+
+_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a map"}
 
 
 def _plain(value: Any) -> Any:

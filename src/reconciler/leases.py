@@ -17,7 +17,7 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 from reconciler import keys
 from reconciler.errors import LeaseRowMissing, Paused
 from reconciler.invocation import Invocation
-from reconciler.items import Row, reading
+from reconciler.items import Row, attribute
 from reconciler.keys import SORT_KEY
 from reconciler.records import Progress, RunRecord
 
@@ -35,15 +35,14 @@ class Lease:
 
     @classmethod
     def of(cls, row: Row) -> Lease:
-        with reading(row):
-            return cls(
-                segment=row[SORT_KEY].removeprefix("LEASE#"),
-                generation=row["generation"],
-                token=row["token"],
-                owner=row.get("owner"),
-                expires_at_ms=row.get("expires_at_ms"),
-                paused=row.get("paused"),
-            )
+        return cls(
+            segment=row[SORT_KEY].removeprefix("LEASE#"),
+            generation=attribute(row, "generation", int),
+            token=attribute(row, "token", str),
+            owner=attribute(row, "owner", str, optional=True),
+            expires_at_ms=attribute(row, "expires_at_ms", int, optional=True),
+            paused=attribute(row, "paused", int, optional=True),
+        )
 
     def held(self, now_ms: int, skew_ms: int) -> bool:
         return self.owner is not None and self.expires_at_ms is not None and self.expires_at_ms + skew_ms >= now_ms

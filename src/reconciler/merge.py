@@ -47,8 +47,9 @@ class Page(Generic[Row]):
             if upto is not None and row.account_id > upto:
                 raise SourceOrderError(f"{row.account_id!r} lies beyond {upto!r}")
             last = row.account_id
-        if self.more_after is not None and ((last is not None and self.more_after < last) or self.more_after == after):
-            raise SourceOrderError(f"a page after {after!r} says to go on after {self.more_after!r}")
+        on = self.more_after
+        if on is not None and (on == after or (last is not None and on < last) or (upto is not None and on > upto)):
+            raise SourceOrderError(f"a page of ({after!r}, {upto!r}] says to go on after {on!r}")
         return self
 
 
@@ -72,7 +73,8 @@ class Buffer(Generic[Row]):
     ended: bool = False
 
     def extended(self, page: Page[Row]) -> Buffer[Row]:
-        return Buffer(self.rows + page.rows, page.more_after or self.reached, page.more_after is None)
+        reached = self.reached if page.more_after is None else page.more_after
+        return Buffer(self.rows + page.rows, reached, page.more_after is None)
 
     @property
     def horizon(self) -> str | None:

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field, replace
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from reconciler import clock, keys
-from reconciler.audit import audit
-from reconciler.errors import RowMissing
-from reconciler.intervals import Calendar
+from reconciler.errors import RowInvalid, RowMissing
 from reconciler.invocation import Invocation
-from reconciler.items import SCHEMA, Row, reading, to_item
+from reconciler.items import Row, attribute
 from reconciler.keys import PARTITION_KEY, SORT_KEY
 from reconciler.totals import Totals
-from reconciler.transactions import Step, as_read, send, update
+from reconciler.transactions import as_read
 
 EXPECTED, RUNNING, COMPLETED = "EXPECTED", "RUNNING", "COMPLETED"
 NEEDS_REPAIR, SKIPPED = "NEEDS_REPAIR", "SKIPPED"
+STATES = (EXPECTED, RUNNING, COMPLETED, NEEDS_REPAIR, SKIPPED)
 RUNNABLE = (EXPECTED, RUNNING)
 
 
@@ -46,23 +45,25 @@ class RunRecord:
 
     @classmethod
     def of(cls, row: Row) -> RunRecord:
-        with reading(row):
-            return cls(
-                interval_id=row[SORT_KEY].removeprefix("INTERVAL#"),
-                state=row["state"],
-                run_id=row["run_id"],
-                pass_no=row["pass"],
-                rerun=row["rerun"],
-                segment_count=row["segment_count"],
-                scheduled_at=row["scheduled_at"],
-                deadline_at=row["deadline_at"],
-                first_started_at=row.get("first_started_at"),
-                revoked=row["revoked"],
-                revocation_bound=row.get("revocation_bound"),
-                segments=row["segments"],
-                delays=row["delays"],
-                acknowledged="acknowledged_at" in row,
-            )
+        state = attribute(row, "state", str)
+        if state not in STATES:
+            raise RowInvalid(f"{row[SORT_KEY]}: state is {state!r}, not one of {', '.join(STATES)}")
+        return cls(
+            interval_id=row[SORT_KEY].removeprefix("INTERVAL#"),
+            state=state,
+            run_id=attribute(row, "run_id", str),
+            pass_no=attribute(row, "pass", int),
+            rerun=attribute(row, "rerun", int),
+            segment_count=attribute(row, "segment_count", int),
+            scheduled_at=attribute(row, "scheduled_at", str, parse=clock.parse_ms),
+            deadline_at=attribute(row, "deadline_at", str, parse=clock.parse_ms),
+            first_started_at=attribute(row, "first_started_at", str, parse=clock.parse_ms, optional=True),
+            revoked=attribute(row, "revoked", int),
+            revocation_bound=attribute(row, "revocation_bound", int, optional=True),
+            segments=attribute(row, "segments", dict),
+            delays=attribute(row, "delays", dict),
+            acknowledged="acknowledged_at" in row,
+        )
 
     @property
     def unfinished(self) -> list[str]:
@@ -100,17 +101,16 @@ class Progress:
 
     @classmethod
     def of(cls, row: Row) -> Progress:
-        with reading(row):
-            checkpoint = row.get("checkpoint")
-            return cls(
-                totals=Totals() if checkpoint is None else Totals.of(row),
-                checkpoint=checkpoint,
-                attempts=row["attempts"],
-                next_attempt_at_ms=row.get("next_attempt_at_ms"),
-                rerun=row["rerun"],
-                done=row["done"],
-                exists=True,
-            )
+        checkpoint = attribute(row, "checkpoint", str, optional=True)
+        return cls(
+            totals=Totals() if checkpoint is None else Totals.of(row),
+            checkpoint=checkpoint,
+            attempts=attribute(row, "attempts", int),
+            next_attempt_at_ms=attribute(row, "next_attempt_at_ms", int, optional=True),
+            rerun=attribute(row, "rerun", int),
+            done=attribute(row, "done", bool),
+            exists=True,
+        )
 
     def attempts_in(self, rerun: int) -> int:
         return self.attempts if self.rerun == rerun else 0
@@ -141,9 +141,15 @@ def read_interval(interval_id: str, *, invocation: Invocation) -> RunRecord:
     return RunRecord.of(row)
 
 
-def read_between(first: str, last: str, *, invocation: Invocation) -> list[RunRecord]:
-    """The recorded intervals from `first` to `last`, oldest first."""
-    bounds = {":first": keys.interval(first), ":last": keys.interval(last)}
+def read_until(open_from: str, until_ms: int, *, invocation: Invocation) -> list[RunRecord]:
+    """The recorded intervals from `open_from` to the day of a moment, oldest first.
+
+    They are read by what is recorded, not by what the calendar says: a changed schedule hides none.
+    """
+    last = clock.text(until_ms)[:10]
+    if open_from > last:
+        return []
+    bounds = {":first": keys.interval(open_from), ":last": keys.interval(last)}
     return [RunRecord.of(row) for row in invocation.control_rows("#sk BETWEEN :first AND :last", bounds)]
 
 
@@ -158,55 +164,3 @@ def progress_gone(record: RunRecord, segment: str) -> RowMissing:
 def read_progress(record: RunRecord, segment: str, *, invocation: Invocation) -> Progress:
     row = invocation.control_row(record.progress_key(segment))
     return Progress() if row is None else Progress.of(row)
-
-
-def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> None:
-    """Record an interval as EXPECTED unless it is recorded already. Raises TransientFailure when AWS won't."""
-    settings = invocation.settings
-    calendar = Calendar.of(settings)
-    run_id = keys.run_id(settings.job_name, interval_id, 1)
-    row = invocation.row_key(keys.interval(interval_id)) | {
-        "schema": SCHEMA,
-        "state": EXPECTED,
-        "run_id": run_id,
-        "pass": 1,
-        "rerun": 0,
-        "segment_count": segment_count,
-        "scheduled_at": clock.text(calendar.scheduled_ms(interval_id)),
-        "deadline_at": clock.text(calendar.deadline_ms(interval_id)),
-        "first_observed_at": clock.text(invocation.clock.now_ms()),
-        "revoked": 0,
-        "delays": {},
-        "segments": {},
-    }
-    put = {
-        "TableName": invocation.table,
-        "Item": to_item(row),
-        "ConditionExpression": "attribute_not_exists(#pk)",
-        "ExpressionAttributeNames": {"#pk": PARTITION_KEY},
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-    steps = [Step("INTERVAL", {"Put": put}), audit("OBSERVED", interval_id, run_id, invocation=invocation)]
-    answer = send(steps, invocation=invocation)
-    if not answer.applied and not answer.refused("INTERVAL"):
-        raise answer.unread()
-
-
-def delay(record: RunRecord, cause: str, *, invocation: Invocation, held_until: str | None = None) -> None:
-    """Record once per cause why a due interval does not run. An interval that moved on meanwhile keeps its record."""
-    if cause in record.delays:
-        return
-    since = clock.text(invocation.clock.now_ms())
-    steps = [
-        update(
-            "INTERVAL",
-            invocation.table,
-            invocation.row_key(keys.interval(record.interval_id)),
-            set={f"delays.{cause}": since},
-            when=Attr(PARTITION_KEY).exists() & Attr("state").is_in(RUNNABLE) & Attr(f"delays.{cause}").not_exists(),
-        ),
-        audit("DELAYED", record.interval_id, record.run_id, invocation=invocation, cause=cause, held_until=held_until),
-    ]
-    answer = send(steps, invocation=invocation)
-    if not answer.applied and not answer.refused("INTERVAL"):
-        raise answer.unread()

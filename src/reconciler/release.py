@@ -15,7 +15,7 @@ from reconciler import clock, control, keys
 from reconciler.acquire import backoff_ms
 from reconciler.audit import audit
 from reconciler.commit import moved_progress
-from reconciler.errors import LeaseLost, LeaseRowMissing, OutOfTime, TransientFailure
+from reconciler.errors import LeaseLost, OutOfTime, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, read_lease, refused_lease
@@ -42,40 +42,57 @@ class Ending:
 def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> bool:
     """Release the lease and note why, in one transaction; False when it could not be written.
 
-    Raises LeaseLost when the segment is somebody else's already, RowMissing when the progress row or, for a pause,
-    another lease row is gone.
+    A pause that cannot reach the other leases is written without them: CONTROL keeps every later attempt away. Raises
+    LeaseLost when the segment is somebody else's already, RowMissing when the progress row is gone.
     """
-    release_token = str(uuid.uuid4())
-    with_interval = ending.event != "YIELDED"
     try:
-        for _ in range(5):
-            steps = _ending_steps(holding, ending, release_token, with_interval, invocation)
-            answer = send(steps, invocation=invocation)
-            if refusal := answer.refused("LEASE"):
-                if refused_lease(refusal.row, known=holding.lease, tried=release_token):
-                    return True
-                raise LeaseLost(f"segment {holding.lease.segment} was taken before the attempt ended")
-            if refusal := answer.refused("PROGRESS"):
-                holding = replace(holding, progress=moved_progress(refusal.row, holding))
-            elif answer.refused("INTERVAL"):
-                with_interval = False
-            elif (found := answer.refusal) and found.step.name.startswith("LEASE#"):
-                raise LeaseRowMissing(found.step.name.removeprefix("LEASE#"))
-            elif not answer.refused("CONTROL"):
-                break
-        landed = answer.applied
-        if answer.outcome is Outcome.UNKNOWN:
-            landed = read_lease(holding.lease.segment, invocation=invocation).token == release_token
-        if not landed:
-            raise answer.unread()
-        return True
+        return _end(holding, ending, set(), invocation)
     except (TransientFailure, OutOfTime) as error:
-        logger.warning("attempt not ended, the lease expires by itself", error=str(error))
+        if not ending.pauses:
+            logger.warning("attempt not ended, the lease expires by itself", error=str(error))
+            return False
+    try:
+        return _end(holding, ending, set(keys.segments(invocation.settings.segment_count)), invocation)
+    except (TransientFailure, OutOfTime) as error:
+        logger.error("job not paused, the lease expires by itself", error=str(error))
         return False
 
 
+def _end(holding: Holding, ending: Ending, spared: set[str], invocation: Invocation) -> bool:
+    """`spared` are the segments whose lease rows a pause leaves alone."""
+    release_token = str(uuid.uuid4())
+    with_interval = ending.event != "YIELDED"
+    while True:
+        steps = _ending_steps(holding, ending, release_token, with_interval, spared, invocation)
+        answer = send(steps, invocation=invocation)
+        if answer.applied:
+            return True
+        if answer.outcome is Outcome.UNKNOWN:
+            if read_lease(holding.lease.segment, invocation=invocation).token == release_token:
+                return True
+            raise answer.unread()
+        if refusal := answer.refused("LEASE"):
+            if refused_lease(refusal.row, known=holding.lease, tried=release_token):
+                return True
+            raise LeaseLost(f"segment {holding.lease.segment} was taken before the attempt ended")
+        if refusal := answer.refused("PROGRESS"):
+            holding = replace(holding, progress=moved_progress(refusal.row, holding))
+        elif with_interval and answer.refused("INTERVAL"):
+            with_interval = False
+        elif (found := answer.refusal) and found.step.name.startswith("LEASE#"):
+            logger.error("a lease row is missing", row=found.step.name)
+            spared = spared | {found.step.name.removeprefix("LEASE#")}
+        elif not answer.refused("CONTROL"):
+            raise answer.unread()
+
+
 def _ending_steps(
-    holding: Holding, ending: Ending, release_token: str, with_interval: bool, invocation: Invocation
+    holding: Holding,
+    ending: Ending,
+    release_token: str,
+    with_interval: bool,
+    spared: set[str],
+    invocation: Invocation,
 ) -> list[Step]:
     record, segment = holding.record, holding.lease.segment
     attempts = holding.progress.attempts if ending.counts else max(0, holding.progress.attempts - 1)
@@ -86,7 +103,9 @@ def _ending_steps(
     pause_no = None
     pausing: list[Step] = []
     if ending.pauses:
-        pause_no, pausing = control.pausing(ending.reason, segment, record.run_id, invocation=invocation)
+        pause_no, pausing = control.pausing(
+            ending.reason, segment, record.run_id, without=spared, invocation=invocation
+        )
     steps = [
         update(
             "LEASE",

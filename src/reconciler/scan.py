@@ -23,14 +23,17 @@ class Sides:
     def pages(self, after: str | None) -> Iterator[list[Decision]]:
         """The decisions of one source page at a time, for every account above `after`, to the end of both sides.
 
-        The view is buffered about two pages ahead, so that a full source page rarely meets the horizon.
+        The view is buffered about two pages ahead, so that a full source page rarely meets the horizon. How much a
+        page is, the last one tells: DynamoDB ends it at 1 MB, however many rows were asked for.
         """
         buffer: Buffer[ViewRow] = Buffer(reached=after)
+        ahead = 2 * self.limit
         position = after
         while True:
-            while not buffer.ended and len(buffer.rows) < 2 * self.limit:
+            while not buffer.ended and len(buffer.rows) < ahead:
                 page = self.view.read(self.segment, after=buffer.reached, upto=None, limit=self.limit)
                 buffer = buffer.extended(page.checked(buffer.reached, None))
+                ahead = 2 * (len(page.rows) or self.limit)
             horizon = buffer.horizon
             records = self.source.read(self.segment, after=position, upto=horizon, limit=self.limit)
             records.checked(position, horizon)

@@ -27,9 +27,6 @@ from reconciler.errors import OutOfTime, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row, control_row, from_item, to_item
 
-MAX_ACTIONS = 100
-"""AWS limit of actions in one transaction."""
-
 CONDITION_FAILED = "ConditionalCheckFailed"
 UNSTORABLE = "ValidationError"
 

@@ -13,6 +13,7 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from reconciler import clock
 from reconciler.invocation import Invocation
+from reconciler.items import Row
 from reconciler.keys import ACCOUNT_ID, SEGMENT
 from reconciler.merge import Page
 from reconciler.source import read_accounts
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewRow:
-    """A view row as read, not yet checked. `version` is None on a row that somebody else made without one."""
+    """A view row as read, not yet checked. `version` is None only where the row has none: somebody else made it."""
 
     account_id: str
     entitlements: object
@@ -44,7 +45,7 @@ class EntitlementsTable:
         rows, more_after = read_accounts(
             table, segment, after=after, upto=upto, limit=limit, invocation=self._invocation
         )
-        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), row.get("version")) for row in rows)
+        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), _version(row)) for row in rows)
         return Page(tuple(view_rows), more_after)
 
 
@@ -67,6 +68,10 @@ def effect_step(effect: Effect, holding: Holding, *, invocation: Invocation) -> 
         when=_unchanged(effect.row),
         account_id=effect.account_id,
     )
+
+
+def _version(row: Row) -> object:
+    return "NULL" if row.get("version", 0) is None else row.get("version")
 
 
 def _unchanged(row: ViewRow | None) -> ConditionBase:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from reconciler import clock, control, keys
 from reconciler.intervals import Calendar
 from reconciler.invocation import Invocation
-from reconciler.records import EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED, RunRecord, read_between
+from reconciler.records import EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED, RunRecord, read_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ def look(*, invocation: Invocation) -> dict[str, float]:
     row = control.read(invocation=invocation)
     open_from = row.open_from if row else control.first_interval(invocation=invocation)
     due = calendar.due(open_from, now_ms)
-    records = {r.interval_id: r for r in read_between(due[0], due[-1], invocation=invocation)} if due else {}
+    records = {record.interval_id: record for record in read_until(open_from, now_ms, invocation=invocation)}
     seen: list[Seen] = []
-    for interval_id in due:
+    for interval_id in sorted({*due, *records}):
         record = records.get(interval_id)
         if record is None:
             seen.append(Seen(EXPECTED, calendar.scheduled_ms(interval_id), calendar.deadline_ms(interval_id)))

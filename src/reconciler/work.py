@@ -1,0 +1,143 @@
+"""The story of one attempt, top to bottom: range after range → complete, or one of the ways to stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler import aws
+from reconciler.attempt import Attempt, Result, count_work, seconds_since
+from reconciler.complete import Completed, complete
+from reconciler.diff import take_range
+from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, TransientFailure
+from reconciler.invocation import Invocation
+from reconciler.leases import Holding
+from reconciler.merge import Side
+from reconciler.observability import count, logger
+from reconciler.ranges import commit_range
+from reconciler.records import COMPLETED, NEEDS_REPAIR, RunRecord
+from reconciler.release import Ending, end_attempt
+from reconciler.scan import Sides
+from reconciler.source import SourceRecord
+from reconciler.timing import check_range
+from reconciler.view import ViewRow
+
+SHRINK = 16
+"""Each attempt without progress divides the range size by this, so that poison and slowness shrink to one account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to reconcile."""
+
+    source: Side[SourceRecord]
+    view: Side[ViewRow]
+
+
+def work(holding: Holding, job: Job, failures: list[Exception], invocation: Invocation) -> tuple[Result, RunRecord]:
+    """One attempt: scan and complete the segment, or end the attempt and say how."""
+    record, lease = holding.record, holding.lease
+    attempt = Attempt(holding)
+    with logger.append_context_keys(segment=lease.segment, generation=lease.generation):
+        try:
+            outcome = scan_and_complete(attempt, job, invocation)
+        except Exception as error:
+            failures.append(error)
+            outcome = "failed"
+        count_work(attempt)
+        logger.info("attempt ended", outcome=outcome, ranges=attempt.holding.ranges, accounts=attempt.done.accounts)
+    result = Result(
+        record.interval_id,
+        lease.segment,
+        record.run_id,
+        outcome,
+        lease.generation,
+        attempt.holding.ranges,
+        attempt.done.accounts,
+        holding.progress.checkpoint,
+    )
+    return result, attempt.holding.record
+
+
+def scan_and_complete(attempt: Attempt, job: Job, invocation: Invocation) -> str:
+    """The attempt's outcome. Every way to stop, and what is written down about it."""
+    settings = invocation.settings
+    holding = attempt.holding
+    if holding.prior_attempts >= settings.max_attempts:
+        return stop(attempt, Ending(NEEDS_REPAIR, f"{holding.prior_attempts} attempts without progress"), invocation)
+    sides = Sides(job.source, job.view, holding.lease.segment, settings.page_size)
+    size = max(1, settings.range_size // SHRINK**holding.prior_attempts)
+    try:
+        while not (scan(attempt, sides, size, invocation) and complete_segment(attempt, invocation)):
+            logger.info("an earlier commit had landed", checkpoint=attempt.holding.progress.checkpoint)
+        return "completed"
+    except LeaseLost as lost:
+        return lose(lost)
+    except Paused:
+        return stop(attempt, Ending("YIELDED", "paused"), invocation)
+    except OutOfTime as time_up:
+        too_slow = attempt.began_range and not attempt.holding.ranges
+        return stop(attempt, Ending("YIELDED", str(time_up), counts=too_slow, waits=too_slow), invocation)
+    except GuardTripped as tripped:
+        logger.error("job paused itself", reason=str(tripped))
+        return stop(attempt, Ending(NEEDS_REPAIR, str(tripped), pauses=True), invocation)
+    except Exception as error:
+        counts = not isinstance(error, TransientFailure)
+        exhausted = counts and attempt.holding.progress.attempts >= settings.max_attempts
+        event = NEEDS_REPAIR if exhausted else "FAILED"
+        logger.exception("attempt failed")
+        try:
+            stop(attempt, Ending(event, aws.name_of(error), counts=counts, waits=not exhausted), invocation)
+        except Exception:
+            logger.exception("attempt not ended, the lease expires by itself")
+        raise
+
+
+def scan(attempt: Attempt, sides: Sides, size: int, invocation: Invocation) -> bool:
+    """Commit range after range to the end of both sides; False when the checkpoint turned out to be further on."""
+    pages = sides.pages(attempt.holding.progress.checkpoint)
+    while True:
+        check_range(attempt, invocation=invocation)
+        began = invocation.clock.monotonic()
+        decisions = next(pages, None)
+        if decisions is None:
+            return True
+        while decisions:
+            taken = take_range(decisions, size)
+            if not commit_range(decisions[:taken], attempt, sides, invocation=invocation):
+                return False
+            attempt.slowest_range_s = max(attempt.slowest_range_s, invocation.clock.monotonic() - began)
+            decisions = decisions[taken:]
+            if decisions:
+                check_range(attempt, invocation=invocation)
+                began = invocation.clock.monotonic()
+
+
+def complete_segment(attempt: Attempt, invocation: Invocation) -> bool:
+    """False when the checkpoint turned out to be further on."""
+    result = complete(attempt.holding, invocation=invocation)
+    attempt.holding = result.holding
+    if result.holding.record.state == COMPLETED:
+        count("ConsistencyLag", seconds_since(result.holding.record.scheduled_at, invocation))
+    return isinstance(result, Completed)
+
+
+def stop(attempt: Attempt, ending: Ending, invocation: Invocation) -> str:
+    """End the attempt; the outcome it then has. A NEEDS_REPAIR that could not be written stops the invocation."""
+    try:
+        ended = end_attempt(attempt.holding, ending, invocation=invocation)
+    except LeaseLost as lost:
+        return lose(lost)
+    if not ended and ending.event == NEEDS_REPAIR:
+        return "yielded"
+    if ending.pauses:
+        return "tripped"
+    if ending.reason == "paused":
+        return "paused"
+    return {"YIELDED": "yielded", "FAILED": "failed", NEEDS_REPAIR: "needs_repair"}[ending.event]
+
+
+def lose(lost: LeaseLost) -> str:
+    """Fenced: write nothing more."""
+    count("LeaseLost")
+    logger.warning("lease lost", reason=str(lost))
+    return "lost"

@@ -1,0 +1,292 @@
+"""Nothing is stuck in silence: a sick part keeps no other from running, and every odd row is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from reconciler import keys
+from reconciler.errors import LeaseRowMissing, OutOfTime, RowInvalid, TransientFailure
+from reconciler.invocation import Invocation
+from reconciler.merge import Page
+from reconciler.scan import Sides
+from reconciler.source import SourceRecord
+from reconciler.view import EntitlementsTable, ViewRow
+from reconciler.watchdog import look
+from reconciler.work import Job
+from tests.faults import NEVER_SENT, Fault, Wire
+from tests.test_run import desired, seed
+from tests.world import NIGHT, World
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+
+def two_segments(client: DynamoDBClient) -> World:
+    world = World(client, {"SegmentCount": 2})
+    seed(world, 40)
+    return world
+
+
+def finished(world: World, interval_id: str = NIGHT) -> list[str]:
+    return sorted(world.interval(interval_id)["segments"])
+
+
+# a sick segment
+
+
+def test_a_segment_whose_source_is_throttled_keeps_no_other_from_running(client: DynamoDBClient) -> None:
+    world = two_segments(client)
+
+    class Throttled:
+        def __init__(self, side: Any) -> None:
+            self.side = side
+
+        def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Any:
+            if segment == "000":
+                raise TransientFailure("throttled")
+            return self.side.read(segment, after=after, upto=upto, limit=limit)
+
+    def job(invocation: Invocation) -> Job:
+        from reconciler.source import AccountsTable
+
+        return Job(Throttled(AccountsTable(invocation)), EntitlementsTable(invocation))
+
+    with pytest.raises(TransientFailure, match="throttled"):
+        world.run("nightly", job=job)
+    assert finished(world) == ["001"]
+
+
+def test_a_lost_lease_row_keeps_no_other_segment_and_no_other_night_from_running(client: DynamoDBClient) -> None:
+    world = two_segments(client)
+    world.run("nightly", remaining_s=60)
+    world.delete_control(keys.lease("000"))
+    world.clock.set("2026-11-30T02:00:05Z")
+    with pytest.raises(LeaseRowMissing):
+        world.run()
+    assert finished(world) == finished(world, "2026-11-30") == ["001"]
+    assert not world.has(keys.lease("000"))
+
+
+def test_an_unreadable_progress_row_is_named_and_keeps_no_later_night_from_running(world: World) -> None:
+    world.account("acct-1", plan="gold")
+    world.run("nightly", remaining_s=60)
+    world.put_control(keys.progress(NIGHT, 1, "000"), attempts="many")
+    world.clock.set("2026-11-30T02:00:05Z")
+    with pytest.raises(RowInvalid, match=rf"PROGRESS#{NIGHT}#1#000: attempts is 'many', not a whole number"):
+        world.run()
+    assert world.interval("2026-11-30")["state"] == "COMPLETED"
+
+
+def test_a_finished_segment_without_its_totals_is_a_loud_error(world: World) -> None:
+    world.account("acct-1", plan="gold")
+    world.run("nightly")
+    world.put_control("CONTROL", open_from=NIGHT)
+    world.delete_control(keys.interval(NIGHT))
+    with pytest.raises(RowInvalid, match=rf"PROGRESS#{NIGHT}#1#000 is done, but INTERVAL#{NIGHT} lacks its totals"):
+        world.run()
+
+
+# a changed schedule
+
+
+@pytest.mark.parametrize("hour", [3, 23])
+def test_a_changed_schedule_hides_no_night_that_had_begun(world: World, hour: int) -> None:
+    seed(world, 20)
+    world.set(page_size=5, range_size=5)
+    wire = Wire(world.client)
+    wire.next("commit", Fault(meanwhile=lambda: world.clock.advance(100)))
+    assert world.run("nightly")[0].outcome == "yielded"
+    world.set(schedule_hour=hour, deadline_minutes=15)
+    world.clock.set(f"{NIGHT}T02:30:00Z")
+    assert look(invocation=world.invocation())["UnfinishedIntervals"] == 1
+    world.put_control(keys.interval(NIGHT), deadline_at=f"{NIGHT}T02:15:00.000Z")
+    assert look(invocation=world.invocation())["SecondsPastDeadline"] >= 900
+    assert world.run()[0].outcome == "completed"
+    assert world.view() == desired(20)
+
+
+# the revocation guard
+
+
+def revoking(client: DynamoDBClient, bound: int = 2) -> World:
+    world = World(client, {"SegmentCount": 2})
+    for index in range(20):
+        world.account(f"acct-{index:04d}", status="cancelled", plan="gold")
+        world.view_row(f"acct-{index:04d}", plan="gold")
+    world.set(max_revocations=bound, range_size=1)
+    return world
+
+
+def revoked(world: World) -> int:
+    return sum(entitlements == {} for entitlements in world.view().values())
+
+
+def test_a_trip_that_cannot_reach_the_other_leases_pauses_the_job_without_them(client: DynamoDBClient) -> None:
+    world = revoking(client)
+    Wire(client).next("trip", Fault(meanwhile=lambda: world.clock.advance(20), unsent=NEVER_SENT.unsent))
+    assert world.run("nightly")[-1].outcome == "tripped"
+    assert world.row("CONTROL")["pause"]["why"].startswith("3 revocations")
+    assert "paused" not in world.lease("001")
+    world.clock.set("2026-11-30T02:00:05Z")
+    assert {result.outcome for result in world.run()} == {"paused"}
+    assert revoked(world) == 2
+
+
+def test_a_trip_that_finds_another_lease_row_missing_pauses_the_job_all_the_same(client: DynamoDBClient) -> None:
+    world = revoking(client)
+    world.run("nightly", remaining_s=60)
+    world.delete_control(keys.lease("001"))
+    assert world.run()[-1].outcome == "tripped"
+    assert "pause" in world.row("CONTROL")
+    assert not world.has(keys.lease("001"))
+    world.clock.set("2026-11-30T02:00:05Z")
+    world.run()
+    assert revoked(world) == 2
+
+
+# read-ahead
+
+
+class Heavy:
+    """A view whose pages end at 1 MB, long before the limit of rows."""
+
+    def __init__(self, rows: int, per_page: int) -> None:
+        self.ids = [f"acct-{index:05d}" for index in range(rows)]
+        self.per_page = per_page
+        self.reads = 0
+
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[ViewRow]:
+        self.reads += 1
+        beyond = [name for name in self.ids if after is None or name > after]
+        page = beyond[: min(self.per_page, limit)]
+        rows = tuple(ViewRow(name, {}, 1) for name in page)
+        return Page(rows, page[-1] if len(beyond) > len(page) else None)
+
+
+class Empty:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+        return Page((), None)
+
+
+def test_no_more_than_two_pages_of_the_view_are_read_ahead_however_heavy_its_rows_are() -> None:
+    view = Heavy(rows=1000, per_page=50)
+    pages = Sides(Empty(), view, "000", limit=5000).pages(None)
+    assert len(next(pages)) == 100
+    assert view.reads == 2
+
+
+def test_a_page_that_ends_at_the_empty_id_is_not_the_end_of_the_view() -> None:
+    class Odd(Heavy):
+        def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[ViewRow]:
+            if after is None:
+                return Page((ViewRow("", {}, 1),), "")
+            return super().read(segment, after=after, upto=upto, limit=limit)
+
+    pages = Sides(Empty(), Odd(rows=3, per_page=1), "000", limit=1).pages(None)
+    assert [decision.account_id for page in pages for decision in page] == ["", *Heavy(3, 1).ids]
+
+
+# odd rows
+
+
+@pytest.mark.parametrize(
+    ("sort_key", "name", "value"),
+    [
+        ("CONTROL", "open_from", 5),
+        ("CONTROL", "open_from", "tomorrow"),
+        ("CONTROL", "first_interval", None),
+        ("CONTROL", "segment_count", "1"),
+        ("CONTROL", "pause_no", "x"),
+        ("LEASE#000", "generation", "7"),
+        ("LEASE#000", "expires_at_ms", "soon"),
+        ("LEASE#000", "token", 7),
+        (f"INTERVAL#{NIGHT}", "state", "running"),
+        (f"INTERVAL#{NIGHT}", "state", 5),
+        (f"INTERVAL#{NIGHT}", "segment_count", "1"),
+        (f"INTERVAL#{NIGHT}", "segments", []),
+        (f"INTERVAL#{NIGHT}", "scheduled_at", "02:00"),
+        (f"INTERVAL#{NIGHT}", "revoked", True),
+        (f"INTERVAL#{NIGHT}", "revocation_bound", "many"),
+        (f"PROGRESS#{NIGHT}#1#000", "attempts", "2"),
+        (f"PROGRESS#{NIGHT}#1#000", "next_attempt_at_ms", "later"),
+        (f"PROGRESS#{NIGHT}#1#000", "checkpoint", 7),
+        (f"PROGRESS#{NIGHT}#1#000", "done", "yes"),
+    ],
+)
+def test_a_control_row_that_cannot_be_read_is_named_with_its_attribute_and_nothing_is_written(
+    world: World, sort_key: str, name: str, value: object
+) -> None:
+    world.account("acct-1", plan="gold")
+    world.put_control(f"PROGRESS#{NIGHT}#1#000", attempts=0, rerun=0, done=False)
+    world.run("nightly", remaining_s=60)
+    world.put_control(sort_key, **{name: value})
+    before = world.control()
+    with pytest.raises(RowInvalid, match=f"{sort_key}: {name} is "):
+        world.run()
+    assert world.control() == before
+    assert world.view() == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (None, "view version is not a whole number"),
+        ("7", "view version is not a whole number"),
+        (True, "view version is not a whole number"),
+        (10**38 - 1, "view version cannot be raised"),
+    ],
+)
+def test_a_view_row_whose_version_cannot_be_raised_is_rejected_with_that_reason(
+    world: World, version: object, reason: str
+) -> None:
+    world.account("acct-1", plan="gold")
+    world.account("acct-2", plan="gold")
+    world.put("EntitlementsTable", "acct-1", entitlements={"plan": "old"}, version=version)
+    assert world.run("nightly")[0].outcome == "completed"
+    assert world.view() == {"acct-1": {"plan": "old"}, "acct-2": {"plan": "gold"}}
+    assert [row["reason"] for row in world.audit() if row["event"] == "REJECTED"] == [reason]
+
+
+# errors keep their cause
+
+
+def test_an_error_of_aws_is_recorded_with_its_code(world: World) -> None:
+    world.account("acct-1", plan="gold")
+
+    class Denied:
+        def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Any:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "Query")
+
+    with pytest.raises(ClientError):
+        world.run("nightly", job=lambda i: Job(Denied(), EntitlementsTable(i)))
+    assert world.interval()["last_error"]["error"] == "ClientError: AccessDeniedException"
+
+
+def test_an_attempt_that_cannot_even_be_ended_raises_what_ended_it(world: World) -> None:
+    world.account("acct-1", plan="gold")
+
+    class Broken:
+        def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Any:
+            world.delete_control(keys.progress(NIGHT, 1, "000"))
+            raise ValueError("the defect itself")
+
+    with pytest.raises(ValueError, match="the defect itself"):
+        world.run("nightly", job=lambda i: Job(Broken(), EntitlementsTable(i)))
+
+
+def test_a_night_that_is_complete_stays_so_when_its_books_cannot_be_closed(world: World) -> None:
+    world.account("acct-1", plan="gold")
+    Wire(world.client).next("advance", Fault(meanwhile=lambda: world.clock.advance(20), unsent=NEVER_SENT.unsent))
+    assert world.run("nightly")[0].outcome == "completed"
+    assert world.row("CONTROL")["open_from"] == NIGHT
+    assert world.run() == []
+    assert world.row("CONTROL")["open_from"] == "2026-11-30"
+
+
+def test_an_invocation_without_time_to_plan_says_so_and_changes_nothing(world: World) -> None:
+    with pytest.raises(OutOfTime):
+        world.run("nightly", remaining_s=10)
+    assert world.control() == {}
