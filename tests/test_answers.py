@@ -338,7 +338,15 @@ def test_an_acquire_plans_again_when_the_interval_moved(
         assert_completed(world, generation)
 
 
-@pytest.mark.parametrize(("already", "outcome"), [(4, "completed"), (5, "needs_repair")])
+def test_an_acquire_plans_again_when_a_running_interval_was_rerun(world: World) -> None:
+    wire = seeded(world)
+    run_through("end", world, wire, PASS)
+    result = run_through("acquire", world, wire, meanwhile(lambda: world.put_control(INTERVAL, rerun=1)))
+    assert (result.outcome, world.progress()["rerun"]) == ("completed", 1)
+    assert_completed(world, generation=2)
+
+
+@pytest.mark.parametrize(("already", "outcome"), [(4, "completed"), (5, "tripped")])
 def test_a_commit_counts_revocations_anew_when_another_segment_revoked(
     world: World, already: int, outcome: str
 ) -> None:
@@ -410,6 +418,15 @@ def test_a_progress_row_that_vanished_is_said_to_be_gone_and_leaves_no_ghost(wor
         run_through(writer, world, wire, meanwhile(lambda: world.delete_control(PROGRESS)))
     assert not world.has(PROGRESS)
     assert world.interval()["state"] == "RUNNING"
+
+
+def test_a_progress_row_that_vanished_before_the_first_range_is_not_made_by_its_commit(world: World) -> None:
+    wire = seeded(world)
+    wire.next("commit", meanwhile(lambda: world.delete_control(PROGRESS)))
+    with pytest.raises(RowMissing, match=f"{PROGRESS} is gone"):
+        world.run("nightly")
+    assert not world.has(PROGRESS)
+    assert world.view() == BEFORE
 
 
 def test_a_failed_attempt_ends_without_its_interval_row_and_leaves_no_ghost(world: World) -> None:

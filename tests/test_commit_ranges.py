@@ -16,7 +16,7 @@ from reconciler.acquire import acquire
 from reconciler.checksum import MODULUS, digest, hex_text
 from reconciler.commit import Adopted, Committed, commit
 from reconciler.complete import Completed, complete
-from reconciler.diff import Decision
+from reconciler.diff import Decision, decide
 from reconciler.errors import LeaseLost
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
@@ -135,12 +135,12 @@ def test_a_former_holder_changes_nothing_though_nobody_holds_the_lease_now(night
     late = decisions(invocation, None, "b")
     night.expire_lease()
     fresh, other = hold(night, "fresh")
-    assert end_attempt(fresh, Ending("YIELDED", "enough"), invocation=other)
+    assert end_attempt(fresh, Ending("yielded", "enough"), invocation=other)
     before = everything(night)
     writes: dict[str, Callable[[], object]] = {
         "commit": lambda: commit(late, stale, invocation=invocation),
         "complete": lambda: complete(stale, invocation=invocation),
-        "end": lambda: end_attempt(stale, Ending("FAILED", "late"), invocation=invocation),
+        "end": lambda: end_attempt(stale, Ending("failed", "late"), invocation=invocation),
     }
     with pytest.raises(LeaseLost):
         writes[write]()
@@ -338,7 +338,7 @@ def test_segments_that_complete_at_the_same_moment_close_the_interval_once(emula
             holding = acquire(read_interval(NIGHT, invocation=invocation), segment, invocation=invocation)
         sides = Sides(AccountsTable(invocation), EntitlementsTable(invocation), segment, 1000)
         for page in sides.pages(None):
-            result = commit(page, holding, invocation=invocation)
+            result = commit([decide(pair) for pair in page], holding, invocation=invocation)
             assert isinstance(result, Committed)
             holding = result.holding
         return complete(holding, invocation=invocation)

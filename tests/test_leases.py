@@ -18,10 +18,10 @@ from reconciler.invocation import Invocation
 from reconciler.leases import Holding
 from reconciler.records import read_interval
 from reconciler.release import Ending, end_attempt
-from reconciler.run import Job
 from reconciler.scan import Sides
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
+from reconciler.work import Job
 from tests.conftest import live_client
 from tests.faults import NEVER_SENT, PASS, Fault, Wire, cancelled, meanwhile
 from tests.kit import everything, grants, killed, numbered
@@ -187,7 +187,7 @@ def test_of_eight_workers_racing_for_one_lease_exactly_one_wins(live: World, emu
                 assert acquired.why == "held"
             barrier.wait()
             if isinstance(acquired, Holding):
-                assert end_attempt(acquired, Ending("YIELDED", "next round"), invocation=invocation)
+                assert end_attempt(acquired, Ending("yielded", "next round"), invocation=invocation)
             barrier.wait()
 
     with ThreadPoolExecutor(workers) as pool:

@@ -61,12 +61,12 @@ def test_a_scan_judges_every_account_once_whatever_the_pages_and_from_any_point(
     after = data.draw(st.none() | ids)
     sides = Sides(Rows([record(n) for n in source], cut), Rows([row(n) for n in view], cut), "000", limit)
     pages = list(sides.pages(after))
-    judged = [decision for page in pages for decision in page]
+    judged = [pair for page in pages for pair in page]
     wanted = [name for name in sorted({*source, *view}) if after is None or name > after]
-    assert [decision.account_id for decision in judged] == wanted
-    for decision in judged:
-        assert (decision.pair.record is not None) == (decision.account_id in source)
-        assert (decision.pair.row is not None) == (decision.account_id in view)
+    assert [pair.account_id for pair in judged] == wanted
+    for pair in judged:
+        assert (pair.record is not None) == (pair.account_id in source)
+        assert (pair.row is not None) == (pair.account_id in view)
 
 
 @given(id_sets, id_sets, st.integers(1, 6))
@@ -124,7 +124,7 @@ def test_what_lies_beyond_a_page_is_no_orphan() -> None:
     names = "abcde"
     sides = Sides(Rows([record(n) for n in names], lambda limit: 2), Rows([row(n) for n in names]), "000", 5)
     assert [len(page) for page in sides.pages(None)] == [2, 2, 1]
-    assert not any(decision.writes for page in sides.pages(None) for decision in page)
+    assert not any(decide(pair).writes for page in sides.pages(None) for pair in page)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def commit(
         return Committed(
             replace(holding, record=record, progress=after, renewal=renewal, ranges=holding.ranges + 1), done
         )
-    lost(answer, holding)
+    landed_before(answer, holding)
     if refusal := answer.refused("PROGRESS"):
         return Adopted(replace(holding, progress=moved_progress(refusal.row, holding)))
     if refusal := answer.refused("INTERVAL"):
@@ -169,7 +169,7 @@ def _landed(holding: Holding, after: Progress, invocation: Invocation) -> bool:
     raise TransientFailure(f"no answer to the commit of {after.checkpoint!r}, and it has not landed")
 
 
-def lost(answer: Answer, holding: Holding, tried: str | None = None) -> bool:
+def landed_before(answer: Answer, holding: Holding, tried: str | None = None) -> bool:
     """True when the refusing LEASE row shows that this very write had landed; False when it was not the lease."""
     refusal = answer.refused("LEASE")
     if refusal is None:

@@ -12,7 +12,7 @@ from boto3.dynamodb.conditions import Attr
 
 from reconciler import clock, keys
 from reconciler.audit import audit
-from reconciler.commit import Adopted, lost, moved_progress, moved_record
+from reconciler.commit import Adopted, landed_before, moved_progress, moved_record
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, read_lease
@@ -41,7 +41,7 @@ def complete(holding: Holding, *, invocation: Invocation) -> Completed | Adopted
         landed = answer.applied
         if answer.outcome is Outcome.UNKNOWN:
             landed = read_lease(holding.lease.segment, invocation=invocation).token == release_token
-        if landed or lost(answer, holding, release_token):
+        if landed or landed_before(answer, holding, release_token):
             state = COMPLETED if closes else record.state
             return Completed(replace(holding, record=replace(record, state=state, segments=segments)))
         if refusal := answer.refused("PROGRESS"):

@@ -22,6 +22,7 @@ from reconciler.intervals import Calendar, next_id
 from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA, Row, attribute, to_item
 from reconciler.keys import PARTITION_KEY
+from reconciler.observability import logger
 from reconciler.records import COMPLETED, RunRecord, unmoved
 from reconciler.transactions import Step, send, update
 from reconciler.triggers import Trigger
@@ -87,8 +88,10 @@ def lower(control: Control, trigger: Trigger, *, invocation: Invocation) -> Cont
     """Let a nightly trigger inside the catch-up window name an interval older than the first one."""
     wanted = trigger.interval_id
     scheduled_ms = Calendar.of(invocation.settings).scheduled_ms(wanted)
-    outside = scheduled_ms < invocation.clock.now_ms() - invocation.settings.catch_up_ms
-    if trigger.kind != "nightly" or wanted >= control.first_interval or outside:
+    if trigger.kind != "nightly" or wanted >= control.first_interval:
+        return control
+    if scheduled_ms < invocation.clock.now_ms() - invocation.settings.catch_up_ms:
+        logger.warning("night before the catch-up window ignored", interval=wanted, first=control.first_interval)
         return control
     changed = replace(control, first_interval=wanted, open_from=min(control.open_from, wanted))
     if _move(control, changed, (), invocation):

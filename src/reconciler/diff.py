@@ -109,7 +109,8 @@ def take_range(decisions: Sequence[Decision], size: int) -> int:
     most = MAX_EFFECTS
     for index, decision in enumerate(decisions[:size]):
         writes += decision.writes
-        most -= decision.revokes and most == MAX_EFFECTS
+        if decision.revokes:
+            most = MAX_EFFECTS - 1  # the interval's counter of revocations takes an action too
         bytes_ += _size(decision) if decision.writes else 0
         if index and (writes > most or bytes_ > MAX_BYTES):
             return index

@@ -1,6 +1,7 @@
 """The rows that tell an interval's state: its run record, and the progress of each segment.
 
 States: EXPECTED → RUNNING → COMPLETED; RUNNING → NEEDS_REPAIR; EXPECTED → SKIPPED. Late and stalled are derived.
+Only a person skips, reruns (`rerun`, `pass`, `revocation_bound`) and acknowledges; a run reads what they wrote.
 """
 
 from __future__ import annotations

@@ -23,20 +23,38 @@ from reconciler.observability import logger
 from reconciler.records import NEEDS_REPAIR, unmoved
 from reconciler.transactions import Outcome, Step, send, update
 
+EVENTS = {
+    "yielded": "YIELDED",
+    "paused": "YIELDED",
+    "failed": "FAILED",
+    "needs_repair": NEEDS_REPAIR,
+    "tripped": NEEDS_REPAIR,
+}
+"""The audit event of each way to end an attempt."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ends.
+    """How an attempt ends; `outcome` is one of EVENTS.
 
-    `event` is YIELDED, FAILED or NEEDS_REPAIR. `counts` is False for a clean yield and for a transient AWS error:
-    they give the attempt back. `waits` keeps the next attempt away for the backoff. `pauses` also pauses the job.
+    `counts` is False for a clean yield and for a transient AWS error: they give the attempt back. `waits` keeps the
+    next attempt away for the backoff.
     """
 
-    event: str
+    outcome: str
     reason: str
     counts: bool = False
     waits: bool = False
-    pauses: bool = False
+
+    @property
+    def event(self) -> str:
+        """Its audit event."""
+        return EVENTS[self.outcome]
+
+    @property
+    def pauses(self) -> bool:
+        """Whether the job pauses itself."""
+        return self.outcome == "tripped"
 
 
 def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.diff import Decision, decide
-from reconciler.merge import Buffer, Row, Side, merge
+from reconciler.merge import Buffer, Pair, Row, Side, merge
 from reconciler.source import SourceRecord
 from reconciler.view import ViewRow
 
@@ -20,8 +20,8 @@ class Sides:
     segment: str
     limit: int
 
-    def pages(self, after: str | None) -> Iterator[list[Decision]]:
-        """The decisions of one source page at a time, for every account above `after`, to the end of both sides.
+    def pages(self, after: str | None) -> Iterator[list[Pair[SourceRecord, ViewRow]]]:
+        """The accounts of one source page at a time, every one above `after`, to the end of both sides.
 
         The view is buffered about two pages ahead, so that a full source page rarely meets the horizon. How much a
         page is, the last one tells: DynamoDB ends it at 1 MB, however many rows were asked for.
@@ -39,7 +39,7 @@ class Sides:
             records.checked(position, horizon)
             upto = horizon if records.more_after is None else records.more_after
             rows, buffer = buffer.split(upto)
-            yield [decide(pair) for pair in merge(records.rows, rows)]
+            yield merge(records.rows, rows)
             if upto is None:
                 return
             position = upto

@@ -6,13 +6,11 @@ The sample reads a DynamoDB table keyed `segment`, `account_id` with the attribu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from reconciler import keys
 from reconciler.invocation import Invocation
-from reconciler.items import from_item, to_item
-from reconciler.keys import ACCOUNT_ID, SEGMENT
+from reconciler.keys import ACCOUNT_ID
 from reconciler.merge import Page
+from reconciler.tables import read_accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,39 +20,6 @@ class SourceRecord:
     account_id: str
     status: object
     entitlements: object
-
-
-def read_accounts(
-    table: str, segment: str, *, after: str | None, upto: str | None, limit: int, invocation: Invocation
-) -> tuple[list[dict[str, Any]], str | None]:
-    """One consistent Query of a table keyed `segment`, `account_id`: its rows, and where to go on.
-
-    The bounds may be ids that no table can hold: DynamoDB refuses an empty or over-long key in any place.
-    """
-    values = {":segment": segment}
-    names = {"#segment": SEGMENT}
-    condition = "#segment = :segment"
-    request: dict[str, Any] = {}
-    if upto is not None:
-        if not (upto := keys.floor(upto)):
-            return [], None
-        values[":upto"] = upto
-        names["#account_id"] = ACCOUNT_ID
-        condition += " AND #account_id <= :upto"
-    if after:  # nothing sorts below the empty id, so that one bounds nothing
-        request["ExclusiveStartKey"] = to_item({SEGMENT: segment, ACCOUNT_ID: keys.floor(after)})
-    answer = invocation.read(
-        "query",
-        TableName=table,
-        KeyConditionExpression=condition,
-        ExpressionAttributeNames=names,
-        ExpressionAttributeValues=to_item(values),
-        ConsistentRead=True,
-        Limit=limit,
-        **request,
-    )
-    last = answer.get("LastEvaluatedKey")
-    return [from_item(item) for item in answer["Items"]], last[ACCOUNT_ID]["S"] if last else None
 
 
 class AccountsTable:

@@ -16,7 +16,7 @@ from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.keys import ACCOUNT_ID, SEGMENT
 from reconciler.merge import Page
-from reconciler.source import read_accounts
+from reconciler.tables import read_accounts
 from reconciler.transactions import Step, as_read, update
 
 if TYPE_CHECKING:

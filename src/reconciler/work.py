@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from reconciler import aws
 from reconciler.attempt import Attempt, Result, count_work, seconds_since
 from reconciler.complete import Completed, complete
-from reconciler.diff import take_range
+from reconciler.diff import Decision, decide, take_range
 from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
@@ -63,51 +63,59 @@ def scan_and_complete(attempt: Attempt, job: Job, invocation: Invocation) -> str
     settings = invocation.settings
     holding = attempt.holding
     if holding.prior_attempts >= settings.max_attempts:
-        return stop(attempt, Ending(NEEDS_REPAIR, f"{holding.prior_attempts} attempts without progress"), invocation)
+        return stop(attempt, Ending("needs_repair", f"{holding.prior_attempts} attempts without progress"), invocation)
     sides = Sides(job.source, job.view, holding.lease.segment, settings.page_size)
     size = max(1, settings.range_size // SHRINK**holding.prior_attempts)
     try:
-        while not (scan(attempt, sides, size, invocation) and complete_segment(attempt, invocation)):
+        while True:
+            if scan(attempt, sides, size, invocation) and complete_segment(attempt, invocation):
+                return "completed"
             logger.info("an earlier commit had landed", checkpoint=attempt.holding.progress.checkpoint)
-        return "completed"
     except LeaseLost as lost:
         return lose(lost)
     except Paused:
-        return stop(attempt, Ending("YIELDED", "paused"), invocation)
+        return stop(attempt, Ending("paused", "paused"), invocation)
     except OutOfTime as time_up:
         too_slow = attempt.began_range and not attempt.holding.ranges
-        return stop(attempt, Ending("YIELDED", str(time_up), counts=too_slow, waits=too_slow), invocation)
+        return stop(attempt, Ending("yielded", str(time_up), counts=too_slow, waits=too_slow), invocation)
     except GuardTripped as tripped:
         logger.error("job paused itself", reason=str(tripped))
-        return stop(attempt, Ending(NEEDS_REPAIR, str(tripped), pauses=True), invocation)
+        return stop(attempt, Ending("tripped", str(tripped)), invocation)
     except Exception as error:
         counts = not isinstance(error, TransientFailure)
         exhausted = counts and attempt.holding.progress.attempts >= settings.max_attempts
-        event = NEEDS_REPAIR if exhausted else "FAILED"
+        outcome = "needs_repair" if exhausted else "failed"
         logger.exception("attempt failed")
         try:
-            stop(attempt, Ending(event, aws.name_of(error), counts=counts, waits=not exhausted), invocation)
+            stop(attempt, Ending(outcome, aws.name_of(error), counts=counts, waits=not exhausted), invocation)
         except Exception:
             logger.exception("attempt not ended, the lease expires by itself")
         raise
 
 
 def scan(attempt: Attempt, sides: Sides, size: int, invocation: Invocation) -> bool:
-    """Commit range after range to the end of both sides; False when the checkpoint turned out to be further on."""
+    """Commit range after range to the end of both sides; False when the checkpoint turned out to be further on.
+
+    No more accounts are judged ahead than make one range, so that a small range keeps clear of an account that cannot.
+    """
     pages = sides.pages(attempt.holding.progress.checkpoint)
     while True:
         check_range(attempt, invocation=invocation)
         began = invocation.clock.monotonic()
-        decisions = next(pages, None)
-        if decisions is None:
+        pairs = next(pages, None)
+        if pairs is None:
             return True
-        while decisions:
+        decisions: list[Decision] = []
+        while pairs or decisions:
+            ahead = size - len(decisions)
+            decisions += map(decide, pairs[:ahead])
+            pairs = pairs[ahead:]
             taken = take_range(decisions, size)
             if not commit_range(decisions[:taken], attempt, sides, invocation=invocation):
                 return False
             attempt.slowest_range_s = max(attempt.slowest_range_s, invocation.clock.monotonic() - began)
             decisions = decisions[taken:]
-            if decisions:
+            if pairs or decisions:
                 check_range(attempt, invocation=invocation)
                 began = invocation.clock.monotonic()
 
@@ -127,13 +135,7 @@ def stop(attempt: Attempt, ending: Ending, invocation: Invocation) -> str:
         ended = end_attempt(attempt.holding, ending, invocation=invocation)
     except LeaseLost as lost:
         return lose(lost)
-    if not ended and ending.event == NEEDS_REPAIR:
-        return "yielded"
-    if ending.pauses:
-        return "tripped"
-    if ending.reason == "paused":
-        return "paused"
-    return {"YIELDED": "yielded", "FAILED": "failed", NEEDS_REPAIR: "needs_repair"}[ending.event]
+    return ending.outcome if ended or ending.event != NEEDS_REPAIR else "yielded"
 
 
 def lose(lost: LeaseLost) -> str:
