@@ -38,9 +38,10 @@ check: $(DEV)  ## Lint, formatting and types
 validate: $(EMULATOR)  ## Validate the template
 	.venv/emulator/bin/sam validate --lint
 
-# .venv comes first on the path: after `make install PYTHON=python3.13` it is the interpreter that `sam build` looks for.
+# .venv comes first on the path: after `make clean install PYTHON=python3.13` it is the interpreter that `sam build` looks for.
 build: $(DEV) $(EMULATOR)  ## Build the deployment package (needs python3.13, the version of the Lambda runtime)
-	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/emulator/bin/sam build
+	@PATH="$(CURDIR)/.venv/bin:$$PATH"; python3.13 -c '' 2>/dev/null || { echo "no working python3.13 on the PATH: sam build needs the version of the Lambda runtime" >&2; exit 1; }; \
+	.venv/emulator/bin/sam build
 
 invoke: $(DEV) $(EMULATOR)  ## Run one sample event through the real handler (EVENT=events/tick.json)
 	.venv/bin/python -m tools.invoke $(EVENT) $(ARGS)

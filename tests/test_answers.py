@@ -197,6 +197,19 @@ def test_an_attempt_that_cannot_be_ended_leaves_the_lease_to_expire(world: World
     assert_completed(world, generation=2)
 
 
+def test_a_trip_that_lands_while_it_is_tried_again_is_read_as_success(world: World) -> None:
+    wire = seeded(world)
+    unsent = Fault(meanwhile=lambda: world.clock.advance(20), unsent=NEVER_SENT.unsent)
+
+    def first_one_lands() -> None:
+        world.client.transact_write_items(**wire.requests("trip")[0])
+
+    result = run_through("trip", world, wire, unsent, meanwhile(first_one_lands))
+    assert result.outcome == "tripped"
+    assert "LeaseLost" not in world.counted()
+    assert (world.interval()["state"], world.lease()["paused"]) == ("NEEDS_REPAIR", 1)
+
+
 # paused
 
 

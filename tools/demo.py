@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -52,7 +53,11 @@ def parse(arguments: Sequence[str] | None) -> tuple[Options, bool]:
     parser.add_argument("--accounts", type=int, default=defaults.accounts, help="accounts on both sides (%(default)s)")
     parser.add_argument("--range-size", type=int, default=defaults.range_size, help="accounts a commit (%(default)s)")
     parser.add_argument("--page-size", type=int, default=defaults.page_size, help="rows a read (%(default)s)")
-    parser.add_argument("--kill-after-range", type=int, default=defaults.kill_after_range, help="(%(default)s)")
+    parser.add_argument(
+        "--kill-after-range",
+        type=int,
+        help=f"the last range before the first worker is killed ({defaults.kill_after_range}, or half of them)",
+    )
     parser.add_argument("--seed", type=int, default=defaults.seed, help="another one, other accounts (%(default)s)")
     parser.add_argument(
         "--changed", type=float, default=defaults.changed, help="share out of line, 0 to 1 (%(default)s)"
@@ -60,10 +65,19 @@ def parse(arguments: Sequence[str] | None) -> tuple[Options, bool]:
     parser.add_argument("--json", action="store_true", help="print the facts as one JSON object on the last line")
     given = vars(parser.parse_args(arguments))
     as_json: bool = given.pop("json")
+    wanted = given.pop("kill_after_range")
     options = Options(**given)
     if problem := _problem(options):
         parser.error(problem)
-    return options, as_json
+    ranges = _ranges(options)
+    last = ranges - 2  # worker C commits one range more, and worker D at least one
+    if last < 1:
+        parser.error(f"the story needs at least 3 ranges, not {ranges}: more --accounts, or a smaller --range-size")
+    if wanted is None:
+        wanted = options.kill_after_range if options.kill_after_range <= last else math.ceil(last / 2)
+    if not 1 <= wanted <= last:
+        parser.error(f"--kill-after-range must be between 1 and {last}, not {wanted}: there are {ranges} ranges")
+    return replace(options, kill_after_range=wanted), as_json
 
 
 def _problem(options: Options) -> str | None:
@@ -75,13 +89,13 @@ def _problem(options: Options) -> str | None:
             return f"--{name.replace('_', '-')} must be between 1 and 10000, not {getattr(options, name)}"
     if not 0 <= options.changed <= 1:
         return f"--changed must be between 0 and 1, not {options.changed}"
-    source = len(plan(accounts=options.accounts, seed=options.seed, changed=options.changed).source)
-    ranges = max(math.ceil(options.accounts / options.range_size), math.ceil(source / options.page_size))
-    last = ranges - 2  # worker C commits one range more, and worker D at least one
-    after = options.kill_after_range
-    if not 1 <= after <= last:
-        return f"--kill-after-range must be between 1 and {max(last, 0)}, not {after}: there are {ranges} ranges"
     return None
+
+
+def _ranges(options: Options) -> int:
+    """How many ranges the night has at the least."""
+    source = len(plan(accounts=options.accounts, seed=options.seed, changed=options.changed).source)
+    return max(math.ceil(options.accounts / options.range_size), math.ceil(source / options.page_size))
 
 
 class Screen:

@@ -1,7 +1,7 @@
 """`make invoke EVENT=events/nightly.json`: one event through the real handler, against fresh tables on a local AWS.
 
 Starts an emulator, or uses the one that AWS_ENDPOINT_URL names. Exits 0 with the result and the metrics it emitted,
-1 when the handler raised, 2 when the event file cannot be used.
+1 when the handler raised or no tables could be made, 2 when the event file cannot be used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except (EmulatorError, WorkerError) as error:
         print(error, file=sys.stderr)
+        return 1
+    except (BotoCoreError, ClientError) as error:
+        print(f"the tables could not be set up at {os.environ.get('AWS_ENDPOINT_URL')}: {error}", file=sys.stderr)
         return 1
 
 

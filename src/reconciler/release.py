@@ -63,22 +63,23 @@ def end_attempt(holding: Holding, ending: Ending, *, invocation: Invocation) -> 
     A pause that cannot reach the other leases is written without them: CONTROL keeps every later attempt away. Raises
     LeaseLost when the segment is somebody else's already, RowMissing when the progress row is gone.
     """
+    release_token = str(uuid.uuid4())
     try:
-        return _end(holding, ending, set(), invocation)
+        return _end(holding, ending, release_token, set(), invocation)
     except (TransientFailure, OutOfTime) as error:
         if not ending.pauses:
             logger.warning("attempt not ended, the lease expires by itself", error=str(error))
             return False
     try:
-        return _end(holding, ending, set(keys.segments(invocation.settings.segment_count)), invocation)
+        spared = set(keys.segments(invocation.settings.segment_count))
+        return _end(holding, ending, release_token, spared, invocation)
     except (TransientFailure, OutOfTime) as error:
         logger.error("job not paused, the lease expires by itself", error=str(error))
         return False
 
 
-def _end(holding: Holding, ending: Ending, spared: set[str], invocation: Invocation) -> bool:
+def _end(holding: Holding, ending: Ending, release_token: str, spared: set[str], invocation: Invocation) -> bool:
     """`spared` are the segments whose lease rows a pause leaves alone."""
-    release_token = str(uuid.uuid4())
     with_interval = ending.event != "YIELDED"
     while True:
         steps = _ending_steps(holding, ending, release_token, with_interval, spared, invocation)
