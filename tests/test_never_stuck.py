@@ -308,3 +308,29 @@ def test_an_invocation_without_time_to_plan_says_so_and_changes_nothing(world: W
     with pytest.raises(OutOfTime):
         world.run("nightly", remaining_s=10)
     assert world.control() == {}
+
+
+# the ways on that the README gives
+
+
+def test_a_lease_row_restored_by_hand_goes_on_above_every_generation(world: World) -> None:
+    world.account("acct-1", plan="gold")
+    world.run("nightly")
+    world.delete_control(keys.lease("000"))
+    world.clock.set("2026-11-30T02:00:05Z")
+    with pytest.raises(LeaseRowMissing, match="generation above every one on record"):
+        world.run()
+    world.put_control(keys.lease("000"), generation=7, token="made by hand", schema=1)
+    (result,) = world.run()
+    assert (result.outcome, result.generation) == ("completed", 8)
+
+
+def test_a_night_that_is_given_up_by_hand_is_left_out_and_passed(world: World) -> None:
+    world.account("acct-1", plan="gold")
+    world.run("nightly", remaining_s=60)
+    world.put_control(keys.interval(NIGHT), state="NEEDS_REPAIR")
+    assert look(invocation=world.invocation())["IntervalsNeedingRepair"] == 1
+    world.put_control(keys.interval(NIGHT), acknowledged_at="2026-11-29T09:00:00.000Z", acknowledged_by="me")
+    assert not any(look(invocation=world.invocation()).values())
+    world.run()
+    assert world.row("CONTROL")["open_from"] == "2026-11-30"
