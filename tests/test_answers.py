@@ -315,6 +315,8 @@ def test_a_commit_adopts_the_checkpoint_that_an_earlier_one_left(world: World) -
     assert result.outcome == "completed"
     assert world.versions() == {"a": 1, "b": 2, "c": 1, "d": 1, "e": 1}, "c was somebody's business already"
     assert (world.interval()["accounts"], world.interval()["ranges"]) == (5, 3)
+    assert (result.accounts, result.ranges) == (5, 3)
+    assert (world.counted()["AccountsScanned"], world.counted()["RangesCommitted"]) == (5, 3)
 
 
 # PROGRESS or INTERVAL failed otherwise

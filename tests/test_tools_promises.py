@@ -152,7 +152,7 @@ def test_a_story_that_halts_says_why_and_fails(
         (["--changed", "nan"], "--changed"),
         (["--kill-after-range", "0"], "--kill-after-range"),
         (["--kill-after-range", "33"], "--kill-after-range"),
-        (["--accounts", "100"], "--kill-after-range must be between 1 and 0, not 17: there are 2 ranges"),
+        (["--accounts", "100"], "at least 3 ranges, not 2"),
         (["--unknown"], "--unknown"),
     ],
 )

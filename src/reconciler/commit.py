@@ -18,7 +18,7 @@ from reconciler.errors import LeaseLost, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, Renewal, read_lease, refused_lease
-from reconciler.records import Progress, RunRecord, interval_gone, progress_gone, read_progress, unmoved
+from reconciler.records import Progress, RunRecord, interval_gone, progress_gone, unmoved
 from reconciler.totals import Totals
 from reconciler.transactions import CONDITION_FAILED, Answer, Outcome, Step, send, update
 from reconciler.view import effect_step
@@ -34,9 +34,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """An earlier commit of this holder had landed: go on from the checkpoint the row holds now."""
+    """An earlier commit of this holder had landed and added `done`: go on from the checkpoint the row holds now."""
 
     holding: Holding
+    done: Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def commit(
         )
     landed_before(answer, holding)
     if refusal := answer.refused("PROGRESS"):
-        return Adopted(replace(holding, progress=moved_progress(refusal.row, holding)))
+        return adopted(refusal.row, holding)
     if refusal := answer.refused("INTERVAL"):
         return CounterMoved(replace(holding, record=moved_record(refusal.row, holding)))
     if (refusal := answer.refusal) and refusal.step.account_id is not None:
@@ -161,7 +162,8 @@ def _rejection(decision: Decision, holding: Holding, invocation: Invocation) -> 
 def _landed(holding: Holding, after: Progress, invocation: Invocation) -> bool:
     """One consistent read settles whether a commit without an answer landed; it may still land later."""
     segment = holding.lease.segment
-    if read_progress(holding.record, segment, invocation=invocation).checkpoint == after.checkpoint:
+    row = invocation.control_row(holding.record.progress_key(segment)) or {}
+    if (row.get("checkpoint"), row.get("generation")) == (after.checkpoint, holding.lease.generation):
         return True
     stands = read_lease(segment, invocation=invocation)
     if (stands.generation, stands.token) != (holding.lease.generation, holding.lease.token):
@@ -178,6 +180,13 @@ def landed_before(answer: Answer, holding: Holding, tried: str | None = None) ->
         return True
     generation = (refusal.row or {}).get("generation")
     raise LeaseLost(f"segment {holding.lease.segment} is at generation {generation}, not {holding.lease.generation}")
+
+
+def adopted(row: Row | None, holding: Holding) -> Adopted:
+    """What the PROGRESS row that refused a write shows of this holder's earlier commit."""
+    progress = moved_progress(row, holding)
+    done = progress.totals - holding.progress.totals
+    return Adopted(replace(holding, progress=progress, ranges=holding.ranges + done.ranges), done)
 
 
 def moved_progress(row: Row | None, holding: Holding) -> Progress:

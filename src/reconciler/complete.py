@@ -12,7 +12,7 @@ from boto3.dynamodb.conditions import Attr
 
 from reconciler import clock, keys
 from reconciler.audit import audit
-from reconciler.commit import Adopted, landed_before, moved_progress, moved_record
+from reconciler.commit import Adopted, adopted, landed_before, moved_record
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, read_lease
@@ -45,7 +45,7 @@ def complete(holding: Holding, *, invocation: Invocation) -> Completed | Adopted
             state = COMPLETED if closes else record.state
             return Completed(replace(holding, record=replace(record, state=state, segments=segments)))
         if refusal := answer.refused("PROGRESS"):
-            return Adopted(replace(holding, progress=moved_progress(refusal.row, holding)))
+            return adopted(refusal.row, holding)
         refusal = answer.refused("INTERVAL")
         if refusal is None:
             raise answer.unread()

@@ -53,8 +53,9 @@ def commit_range(decisions: Sequence[Decision], attempt: Attempt, sides: Sides, 
                 for decision in part.decisions:
                     if decision.rejection:
                         logger.warning("account rejected", account_id=decision.account_id, reason=decision.rejection)
-            case Adopted(holding):
+            case Adopted(holding, done):
                 attempt.holding = holding
+                attempt.done += done
                 return False
             case CounterMoved(holding):
                 attempt.holding = holding

@@ -27,6 +27,9 @@ class Totals:
     def __add__(self, other: Totals) -> Totals:
         return Totals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
+    def __sub__(self, other: Totals) -> Totals:
+        return Totals(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
     def stored(self) -> Row:
         """The attributes of a row; the checksum as hex text, since it exceeds DynamoDB's numbers."""
         row: Row = {f.name: getattr(self, f.name) for f in fields(self)}

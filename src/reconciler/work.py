@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from reconciler import aws
 from reconciler.attempt import Attempt, Result, count_work, seconds_since
-from reconciler.complete import Completed, complete
+from reconciler.commit import Adopted
+from reconciler.complete import complete
 from reconciler.diff import Decision, decide, take_range
 from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, TransientFailure
 from reconciler.invocation import Invocation
@@ -124,9 +125,12 @@ def complete_segment(attempt: Attempt, invocation: Invocation) -> bool:
     """False when the checkpoint turned out to be further on."""
     result = complete(attempt.holding, invocation=invocation)
     attempt.holding = result.holding
+    if isinstance(result, Adopted):
+        attempt.done += result.done
+        return False
     if result.holding.record.state == COMPLETED:
         count("ConsistencyLag", seconds_since(result.holding.record.scheduled_at, invocation))
-    return isinstance(result, Completed)
+    return True
 
 
 def stop(attempt: Attempt, ending: Ending, invocation: Invocation) -> str:
