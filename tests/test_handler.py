@@ -216,7 +216,7 @@ def test_every_log_line_of_a_run_carries_its_run_id(world: World) -> None:
     said = {line["message"] for line in lines}
     assert said >= {
         *("attempt ended", "attempt failed", "account rejected", "segment held by another"),
-        *("a live writer was here", "no time to begin", "job paused itself"),
+        *("a live writer was here", "no time to begin", "revocation guard tripped"),
     }
     for line in lines:
         assert line.get("run_id") == RUN_ID, line

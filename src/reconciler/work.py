@@ -80,7 +80,7 @@ def scan_and_complete(attempt: Attempt, job: Job, invocation: Invocation) -> str
         too_slow = attempt.began_range and not attempt.holding.ranges
         return stop(attempt, Ending("yielded", str(time_up), counts=too_slow, waits=too_slow), invocation)
     except GuardTripped as tripped:
-        logger.error("job paused itself", reason=str(tripped))
+        logger.error("revocation guard tripped", reason=str(tripped))
         return stop(attempt, Ending("tripped", str(tripped)), invocation)
     except Exception as error:
         counts = not isinstance(error, TransientFailure)
