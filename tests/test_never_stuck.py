@@ -8,7 +8,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from reconciler import keys
-from reconciler.errors import LeaseRowMissing, OutOfTime, RowInvalid, TransientFailure
+from reconciler.errors import (
+    LeaseRowMissing,
+    OutOfTime,
+    Refused,
+    RowInvalid,
+    RowMissing,
+    SchemaTooNew,
+    TransientFailure,
+)
 from reconciler.invocation import Invocation
 from reconciler.merge import Page
 from reconciler.scan import Sides
@@ -16,7 +24,7 @@ from reconciler.source import SourceRecord
 from reconciler.view import EntitlementsTable, ViewRow
 from reconciler.watchdog import look
 from reconciler.work import Job
-from tests.faults import NEVER_SENT, Fault, Wire
+from tests.faults import NEVER_SENT, Fault, Wire, meanwhile
 from tests.test_run import desired, seed
 from tests.world import NIGHT, World
 
@@ -87,6 +95,55 @@ def test_a_finished_segment_without_its_totals_is_a_loud_error(world: World) -> 
     world.delete_control(keys.interval(NIGHT))
     with pytest.raises(RowInvalid, match=rf"PROGRESS#{NIGHT}#1#000 is done, but INTERVAL#{NIGHT} lacks its totals"):
         world.run()
+
+
+def test_an_answer_that_never_came_to_one_acquire_keeps_no_other_segment_from_running(client: DynamoDBClient) -> None:
+    world = two_segments(client)
+    Wire(client).next("acquire", Fault(meanwhile=lambda: world.clock.advance(20), unsent=NEVER_SENT.unsent))
+    with pytest.raises(TransientFailure):
+        world.run("nightly")
+    assert finished(world) == ["001"]
+
+
+def test_an_interval_row_that_vanished_keeps_no_later_night_from_running(client: DynamoDBClient) -> None:
+    world = two_segments(client)
+    world.run("nightly", remaining_s=60)
+    world.clock.set("2026-11-30T02:00:05Z")
+    Wire(client).next("acquire", meanwhile(lambda: world.delete_control(keys.interval(NIGHT))))
+    with pytest.raises(RowMissing, match=f"INTERVAL#{NIGHT} is gone"):
+        world.run()
+    assert world.interval("2026-11-30")["state"] == "COMPLETED"
+
+
+def test_the_first_of_several_failures_is_the_one_that_is_raised(client: DynamoDBClient) -> None:
+    world = two_segments(client)
+
+    class Broken:
+        def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Any:
+            raise {"000": ZeroDivisionError, "001": TransientFailure}[segment](segment)
+
+    with pytest.raises(ZeroDivisionError):
+        world.run("nightly", job=lambda i: Job(Broken(), EntitlementsTable(i)))
+    assert world.events().count("FAILED") == 2
+
+
+def test_a_lease_left_paused_by_mistake_keeps_no_other_segment_from_running(client: DynamoDBClient) -> None:
+    world = two_segments(client)
+    world.run("nightly", remaining_s=60)
+    world.put_control(keys.lease("000"), paused=1)
+    assert [result.outcome for result in world.run()] == ["paused", "completed"]
+
+
+@pytest.mark.parametrize("sort_key", ["LEASE#000", f"PROGRESS#{NIGHT}#1#000", f"INTERVAL#{NIGHT}", "CONTROL"])
+def test_a_row_of_a_newer_schema_stops_every_segment_and_night(client: DynamoDBClient, sort_key: str) -> None:
+    world = two_segments(client)
+    world.run("nightly", remaining_s=60)
+    world.put_control(sort_key, schema=2)
+    world.clock.set("2026-11-30T02:00:05Z")
+    before = world.view()
+    with pytest.raises(SchemaTooNew, match=sort_key):
+        world.run()
+    assert world.view() == before
 
 
 class Bomb(dict[str, Any]):
@@ -165,6 +222,41 @@ def test_a_trip_that_cannot_reach_the_other_leases_pauses_the_job_without_them(c
     assert revoked(world) == 2
 
 
+@pytest.mark.parametrize("spoiled", [{"schema": 2}, {"pause_no": "x"}, {"segment_count": 3}])
+def test_a_trip_that_cannot_be_written_at_all_ends_the_invocation(
+    client: DynamoDBClient, spoiled: dict[str, Any]
+) -> None:
+    """Slow ranges: by the end of the invocation the lease of the tripping segment has expired."""
+    world = revoking(client)
+    world.clock.set("2026-12-01T02:00:05Z")
+    commits = iter(range(100))
+
+    def slowly() -> None:
+        world.clock.advance(18)
+        if next(commits) == 1:
+            world.put_control("CONTROL", **spoiled)
+
+    Wire(client).next("commit", then=meanwhile(slowly))
+    with pytest.raises(Refused):
+        world.run("nightly", time=f"{NIGHT}T02:00:00Z")
+    assert revoked(world) == 2
+    assert world.interval("2026-11-30")["state"] == "EXPECTED"
+
+
+def test_a_pause_that_reached_control_alone_keeps_every_invocation_from_the_next_acquire(
+    client: DynamoDBClient,
+) -> None:
+    world = two_segments(client)
+    world.clock.set("2026-11-30T02:00:05Z")
+    pause = {"who": "worker-2", "when": "just now", "why": "3 revocations"}
+    Wire(client).next("complete", meanwhile(lambda: world.put_control("CONTROL", pause=pause, pause_no=1)))
+    outcomes = [result.outcome for result in world.run("nightly", time=f"{NIGHT}T02:00:00Z")]
+    assert outcomes == ["completed", "paused", "paused", "paused"]
+    assert finished(world) == ["000"]
+    assert world.interval("2026-11-30")["state"] == "EXPECTED"
+    assert set(world.interval("2026-11-30")["delays"]) == {"paused"}
+
+
 # read-ahead
 
 
@@ -217,6 +309,11 @@ def test_a_page_that_ends_at_the_empty_id_is_not_the_end_of_the_view() -> None:
         ("CONTROL", "open_from", "tomorrow"),
         ("CONTROL", "first_interval", None),
         ("CONTROL", "segment_count", "1"),
+        ("CONTROL", "segment_count", 0),
+        ("CONTROL", "open_from", "20261129"),
+        ("CONTROL", "open_from", "2026-W48-7"),
+        (f"INTERVAL#{NIGHT}", "segment_count", 0),
+        (f"INTERVAL#{NIGHT}", "segments", {"000": "done"}),
         ("CONTROL", "pause_no", "x"),
         ("LEASE#000", "generation", "7"),
         ("LEASE#000", "expires_at_ms", "soon"),
@@ -246,6 +343,24 @@ def test_a_control_row_that_cannot_be_read_is_named_with_its_attribute_and_nothi
         world.run()
     assert world.control() == before
     assert world.view() == {}
+
+
+@pytest.mark.parametrize(("name", "value"), [("accounts", "many"), ("checksum", "zz"), ("checksum", 5)])
+def test_totals_that_cannot_be_read_are_named(world: World, name: str, value: object) -> None:
+    world.account("acct-1", plan="gold")
+    world.run("nightly", remaining_s=60)
+    world.put_control(f"PROGRESS#{NIGHT}#1#000", attempts=0, rerun=0, done=False, checkpoint="acct-0", **{name: value})
+    with pytest.raises(RowInvalid, match=rf"PROGRESS#{NIGHT}#1#000: {name} is "):
+        world.run()
+
+
+def test_a_checkpoint_without_a_time_is_named_by_the_watchdog(world: World) -> None:
+    world.account("acct-1", plan="gold")
+    world.run("nightly", remaining_s=60)
+    world.put_control(f"INTERVAL#{NIGHT}", state="RUNNING")
+    world.put_control(f"PROGRESS#{NIGHT}#1#000", checkpoint_at=5)
+    with pytest.raises(RowInvalid, match=rf"PROGRESS#{NIGHT}#1#000: checkpoint_at is 5, not a text"):
+        look(invocation=world.invocation())
 
 
 @pytest.mark.parametrize(
@@ -334,3 +449,19 @@ def test_a_night_that_is_given_up_by_hand_is_left_out_and_passed(world: World) -
     assert not any(look(invocation=world.invocation()).values())
     world.run()
     assert world.row("CONTROL")["open_from"] == "2026-11-30"
+
+
+def test_a_night_that_goes_on_is_not_passed_though_it_was_given_up_before(world: World) -> None:
+    world.account("acct-1", plan="gold")
+    world.run("nightly", remaining_s=60)
+    world.put_control(keys.interval(NIGHT), state="RUNNING", rerun=1, acknowledged_at="2026-11-29T09:00:00.000Z")
+
+    class Broken:
+        def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Any:
+            raise ValueError("still broken")
+
+    with pytest.raises(ValueError, match="still broken"):
+        world.run(job=lambda i: Job(Broken(), EntitlementsTable(i)))
+    assert world.row("CONTROL")["open_from"] == NIGHT
+    world.clock.advance(60)
+    assert world.run()[0].outcome == "completed"

@@ -219,7 +219,7 @@ def test_without_changes_only_commits_write_and_each_writes_two_rows(world: Worl
     assert {len(commit) for commit in commits} == {2}
     assert {table for commit in commits for table in commit} == {control}
     assert len(commits) == 4, "40 source rows, 10 a page"
-    assert (len(observe), len(acquire), len(complete), len(advance)) == (2, 4, 4, 2)
+    assert (len(observe), len(acquire), len(complete), len(advance)) == (2, 5, 4, 2)
     assert {name for name, _ in world.requests} == {"GetItem", "Query", "TransactWriteItems"}
 
 

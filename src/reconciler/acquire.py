@@ -14,14 +14,17 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from reconciler import clock, keys
 from reconciler.audit import audit
-from reconciler.errors import Paused
+from reconciler.errors import Paused, RowMissing
 from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA
 from reconciler.keys import PARTITION_KEY
 from reconciler.leases import Holding, Lease, Renewal, read_lease, refused_lease
 from reconciler.records import RUNNING, Progress, RunRecord, read_progress, unmoved
 from reconciler.settings import Settings
-from reconciler.transactions import Outcome, as_read, send, update
+from reconciler.transactions import Outcome, as_read, check, send, update
+
+NOT_PAUSED: ConditionBase = Attr(PARTITION_KEY).exists() & Attr("pause").not_exists()
+"""Of the CONTROL row: a pause that did not reach this lease row keeps it from being taken all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
             loser=lease.owner,
             loser_generation=lease.generation if lease.owner else None,
         ),
+        check("CONTROL", invocation.table, invocation.row_key(keys.CONTROL), when=NOT_PAUSED),
     ]
     answer = send(steps, invocation=invocation)
     if answer.outcome is Outcome.UNKNOWN:
@@ -132,6 +136,10 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
         if not landed:
             winner = Lease.of(refusal.row or {})
             return NotAcquired("held", winner.expires_at_ms, winner.owner)
+    elif refusal := answer.refused("CONTROL"):
+        if refusal.row is None:
+            raise RowMissing("CONTROL is missing: restore the table from point-in-time recovery")
+        raise Paused("the job was paused")
     elif answer.refused("INTERVAL") or answer.refused("PROGRESS"):
         return NotAcquired("moved")
     else:

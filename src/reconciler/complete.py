@@ -64,7 +64,8 @@ def _complete_steps(
     closing: Row = {f"segments.{lease.segment}": segments[lease.segment]}
     whole = None
     if closes:
-        whole = sum((Totals.of(row) for row in segments.values()), Totals()).stored()
+        named = invocation.row_key(keys.interval(record.interval_id))
+        whole = sum((Totals.of(row | named) for row in segments.values()), Totals()).stored()
         late_ms = now_ms - clock.parse_ms(record.deadline_at)
         closing |= {
             **whole,

@@ -12,19 +12,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Set
 from dataclasses import dataclass, replace
-from datetime import date
 
 from boto3.dynamodb.conditions import Attr
 
 from reconciler import clock, keys
 from reconciler.errors import RowMissing, SegmentCountMismatch
-from reconciler.intervals import Calendar, next_id
+from reconciler.intervals import Calendar, checked_id, next_id
 from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA, Row, attribute, to_item
 from reconciler.keys import PARTITION_KEY
 from reconciler.observability import logger
-from reconciler.records import COMPLETED, RunRecord, unmoved
-from reconciler.transactions import Step, send, update
+from reconciler.records import CLOSED, RunRecord, unmoved
+from reconciler.transactions import Step, check, send, update
 from reconciler.triggers import Trigger
 
 
@@ -41,9 +40,9 @@ class Control:
     @classmethod
     def of(cls, row: Row) -> Control:
         return cls(
-            first_interval=attribute(row, "first_interval", str, parse=date.fromisoformat),
-            open_from=attribute(row, "open_from", str, parse=date.fromisoformat),
-            segment_count=attribute(row, "segment_count", int),
+            first_interval=attribute(row, "first_interval", str, parse=checked_id),
+            open_from=attribute(row, "open_from", str, parse=checked_id),
+            segment_count=attribute(row, "segment_count", int, parse=keys.segments),
             paused="pause" in row,
             pause_no=attribute(row, "pause_no", int),
         )
@@ -106,15 +105,10 @@ def advance(control: Control, records: list[RunRecord], *, invocation: Invocatio
     """
     by_id = {record.interval_id: record for record in records}
     while (head := by_id.get(control.open_from)) is not None and head.closed:
-        check = {
-            "TableName": invocation.table,
-            "Key": to_item(invocation.row_key(keys.interval(head.interval_id))),
-            "ConditionExpression": "#state = :completed OR attribute_exists(#acknowledged)",
-            "ExpressionAttributeNames": {"#state": "state", "#acknowledged": "acknowledged_at"},
-            "ExpressionAttributeValues": to_item({":completed": COMPLETED}),
-        }
+        key = invocation.row_key(keys.interval(head.interval_id))
+        still_closed = check("INTERVAL", invocation.table, key, when=CLOSED)
         changed = replace(control, open_from=next_id(control.open_from))
-        if not _move(control, changed, (Step("INTERVAL", {"ConditionCheck": check}),), invocation):
+        if not _move(control, changed, (still_closed,), invocation):
             return
         control = changed
 

@@ -48,6 +48,13 @@ class Calendar:
         return [shifted(open_from, offset) for offset in range(days + 1)]
 
 
+def checked_id(value: str) -> str:
+    """The id itself. Raises ValueError unless it is a date written as 2026-11-29, the only way that sorts."""
+    if date.fromisoformat(value).isoformat() != value:
+        raise ValueError("must be written as 2026-11-29")
+    return value
+
+
 def shifted(interval_id: str, days: int) -> str:
     return (date.fromisoformat(interval_id) + timedelta(days=days)).isoformat()
 

@@ -56,11 +56,11 @@ def control_row(item: Mapping[str, Any]) -> Row:
 
 
 def attribute(
-    row: Row, name: str, kind: type, *, parse: Callable[[str], object] | None = None, optional: bool = False
+    row: Row, name: str, kind: type, *, parse: Callable[[Any], object] | None = None, optional: bool = False
 ) -> Any:
     """An attribute of a control row. Raises RowInvalid naming the row and what is wrong with the attribute.
 
-    `parse` is what a text must survive. An optional attribute may be absent: None.
+    `parse` is what the value must survive. An optional attribute may be absent: None.
     """
     if optional and name not in row:
         return None

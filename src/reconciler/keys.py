@@ -16,6 +16,9 @@ IDEMPOTENCY_TTL = "expiration"
 MAX_ACCOUNT_ID_BYTES = 1024
 """Longest sort key DynamoDB stores."""
 
+MAX_SEGMENTS = 64
+"""So that one transaction reaches every lease row."""
+
 CONTROL = "CONTROL"
 
 
@@ -69,7 +72,9 @@ def segment_name(index: int) -> str:
 
 
 def segments(count: int) -> tuple[str, ...]:
-    """All segment names of a job with that many segments."""
+    """All segment names of a job with that many segments. Raises ValueError unless that is 1 to 64."""
+    if not 1 <= count <= MAX_SEGMENTS:
+        raise ValueError(f"must be between 1 and {MAX_SEGMENTS}")
     return tuple(segment_name(index) for index in range(count))
 
 

@@ -25,6 +25,12 @@ STATES = (EXPECTED, RUNNING, COMPLETED, NEEDS_REPAIR, SKIPPED)
 RUNNABLE = (EXPECTED, RUNNING)
 
 
+CLOSED: ConditionBase = Attr("state").eq(COMPLETED) | (
+    Attr("acknowledged_at").exists() & ~Attr("state").is_in(RUNNABLE)
+)
+"""An INTERVAL row of which nothing is left to do or to look at."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """An INTERVAL row as read. Times are UTC text; `segments` maps each finished segment to its totals."""
@@ -55,13 +61,13 @@ class RunRecord:
             run_id=attribute(row, "run_id", str),
             pass_no=attribute(row, "pass", int),
             rerun=attribute(row, "rerun", int),
-            segment_count=attribute(row, "segment_count", int),
+            segment_count=attribute(row, "segment_count", int, parse=keys.segments),
             scheduled_at=attribute(row, "scheduled_at", str, parse=clock.parse_ms),
             deadline_at=attribute(row, "deadline_at", str, parse=clock.parse_ms),
             first_started_at=attribute(row, "first_started_at", str, parse=clock.parse_ms, optional=True),
             revoked=attribute(row, "revoked", int),
             revocation_bound=attribute(row, "revocation_bound", int, optional=True),
-            segments=attribute(row, "segments", dict),
+            segments=attribute(row, "segments", dict, parse=_all_maps),
             delays=attribute(row, "delays", dict),
             acknowledged="acknowledged_at" in row,
         )
@@ -73,8 +79,8 @@ class RunRecord:
 
     @property
     def closed(self) -> bool:
-        """Nothing is left to do or to look at."""
-        return self.state == COMPLETED or self.acknowledged
+        """Nothing is left to do or to look at; as CLOSED says of the row."""
+        return self.state == COMPLETED or (self.acknowledged and self.state not in RUNNABLE)
 
     def progress_key(self, segment: str) -> str:
         return keys.progress(self.interval_id, self.pass_no, segment)
@@ -126,6 +132,12 @@ class Progress:
             rerun=rerun,
             exists=True,
         )
+
+
+def _all_maps(segments: dict[str, object]) -> None:
+    for name, totals in segments.items():
+        if not isinstance(totals, dict):
+            raise ValueError(f"{name} is not a map")
 
 
 def unmoved(name: str, value: object) -> ConditionBase:

@@ -7,13 +7,14 @@ Read this file first, then `work.py`: ranges → complete, or end the attempt. E
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from reconciler import clock, control
-from reconciler.acquire import acquire
+from reconciler.acquire import NotAcquired, acquire
 from reconciler.attempt import Result, count_start
 from reconciler.control import Control
 from reconciler.due import delay, observe
-from reconciler.errors import OutOfTime, Paused, Refused, RowInvalid, TransientFailure
+from reconciler.errors import OutOfTime, Paused, RowInvalid, SchemaTooNew, TransientFailure
 from reconciler.intervals import Calendar
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
@@ -21,16 +22,17 @@ from reconciler.observability import count, logger
 from reconciler.records import RUNNABLE, RunRecord, read_interval, read_until
 from reconciler.timing import check_invocation
 from reconciler.triggers import Trigger
-from reconciler.work import Job, work
+from reconciler.work import Job, keep_first, work
 
-GOES_ON = ("completed", "delayed", "waiting", "moved", "needs_repair", "failed")
+GOES_ON = ("completed", "delayed", "waiting", "moved", "paused", "needs_repair", "failed")
 """Outcomes of one segment after which the invocation looks for more to do."""
 
 
 def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     """Work on the oldest unfinished interval first, until nothing may run or the time is up.
 
-    What fails in one segment keeps no other from running: the first failure is raised at the end, each is recorded.
+    What fails in one segment keeps no other from running: each failure is logged, the first is raised at the end. Only
+    a row of a newer schema stops everything at once.
     """
     plan = control.lower(control.ensure(invocation=invocation), trigger, invocation=invocation)
     records = due_intervals(plan, trigger, invocation)
@@ -98,34 +100,40 @@ def work_on_segment(
 ) -> tuple[Result, RunRecord]:
     """Acquire the segment and work on it. Returns the interval's record as it stands afterwards."""
     result = Result(record.interval_id, segment, record.run_id, "moved")
-    for _ in range(3):
-        if record.state not in RUNNABLE or segment not in record.unfinished:
-            break
-        try:
+    try:
+        for _ in range(3):
+            if record.state not in RUNNABLE or segment not in record.unfinished:
+                break
             check_invocation(invocation)
             acquired = acquire(record, segment, invocation=invocation)
-        except OutOfTime as stop:
-            logger.info("no time to begin", reason=str(stop), segment=segment)
-            return replace(result, outcome="out_of_time"), record
-        except Paused:
-            return wait_paused(record, segment, invocation), record
-        except Refused as refused:
-            logger.error("segment not acquired", reason=str(refused), segment=segment)
-            failures.append(refused)
-            return replace(result, outcome="failed"), record
-        if isinstance(acquired, Holding):
-            count_start(record, acquired, invocation)
-            return work(acquired, job, failures, invocation)
-        if acquired.why == "held":
-            count("LeaseContended")
-            held_until = None if acquired.until_ms is None else clock.text(acquired.until_ms)
-            logger.info("segment held by another", owner=acquired.owner, held_until=held_until, segment=segment)
-            return replace(result, outcome="delayed", held_until=held_until), record
-        if acquired.why == "backoff":
-            return replace(result, outcome="waiting"), record
-        record = read_interval(record.interval_id, invocation=invocation)
-        if acquired.why == "done" and segment in record.unfinished:
-            lost = f"{record.progress_key(segment)} is done, but INTERVAL#{record.interval_id} lacks its totals"
-            failures.append(RowInvalid(f"{lost}: one of the two rows is not the one that was written"))
-            return replace(result, outcome="failed"), record
+            if isinstance(acquired, Holding):
+                count_start(record, acquired, invocation)
+                return work(acquired, job, failures, invocation)
+            if acquired.why in ("held", "backoff"):
+                return replace(result, **_why_not(acquired, segment)), record
+            record = read_interval(record.interval_id, invocation=invocation)
+            if acquired.why == "done" and segment in record.unfinished:
+                lacking = f"{record.progress_key(segment)} is done, but INTERVAL#{record.interval_id} lacks its totals"
+                raise RowInvalid(f"{lacking}: one of the two rows is not the one that was written")
+    except OutOfTime as stop:
+        logger.info("no time to begin", reason=str(stop), segment=segment)
+        result = replace(result, outcome="out_of_time")
+    except Paused:
+        result = wait_paused(record, segment, invocation)
+    except SchemaTooNew:
+        raise
+    except Exception as error:
+        logger.exception("segment not acquired", segment=segment)
+        keep_first(failures, error)
+        result = replace(result, outcome="failed")
     return result, record
+
+
+def _why_not(refused: NotAcquired, segment: str) -> dict[str, Any]:
+    """What to answer for a segment that another holds, or that waits for its next attempt."""
+    if refused.why == "backoff":
+        return {"outcome": "waiting"}
+    count("LeaseContended")
+    held_until = None if refused.until_ms is None else clock.text(refused.until_ms)
+    logger.info("segment held by another", owner=refused.owner, held_until=held_until, segment=segment)
+    return {"outcome": "delayed", "held_until": held_until}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 from reconciler.checksum import MODULUS, hex_text
-from reconciler.items import Row
+from reconciler.items import Row, attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,8 @@ class Totals:
         return row | {"checksum": hex_text(self.checksum)}
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Totals:
-        counts = {f.name: int(row.get(f.name, 0)) for f in fields(cls) if f.name != "checksum"}
-        return cls(**counts, checksum=int(row.get("checksum", "0"), 16) % MODULUS)
+    def of(cls, row: Row) -> Totals:
+        """Raises RowInvalid for anything but whole numbers and a checksum in hex; what is absent is zero."""
+        counts = {f.name: attribute(row, f.name, int, optional=True) or 0 for f in fields(cls) if f.name != "checksum"}
+        checksum = attribute(row, "checksum", str, parse=lambda text: int(text, 16), optional=True) or "0"
+        return cls(**counts, checksum=int(checksum, 16) % MODULUS)

@@ -185,6 +185,21 @@ def update(
     )
 
 
+def check(name: str, table: str, key: Mapping[str, object], *, when: ConditionBase) -> Step:
+    """A ConditionCheck: the transaction lands only while this holds for a row that it does not write."""
+    condition = ConditionExpressionBuilder().build_expression(when)
+    body = {
+        "TableName": table,
+        "Key": to_item(key),
+        "ConditionExpression": condition.condition_expression,
+        "ExpressionAttributeNames": condition.attribute_name_placeholders,
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    if condition.attribute_value_placeholders:
+        body["ExpressionAttributeValues"] = to_item(condition.attribute_value_placeholders)
+    return Step(name, {"ConditionCheck": body})
+
+
 def as_read(name: str, value: object) -> ConditionBase:
     """The attribute still is what was read; None means it was absent."""
     condition: ConditionBase = Attr(name).not_exists() if value is None else Attr(name).eq(value)

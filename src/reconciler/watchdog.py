@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from reconciler import clock, control, keys
 from reconciler.intervals import Calendar
 from reconciler.invocation import Invocation
+from reconciler.items import attribute
 from reconciler.records import EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED, RunRecord, read_until
 
 
@@ -71,5 +72,6 @@ def _last_progress(record: RunRecord, invocation: Invocation) -> int:
     """The newest checkpoint of the interval's pass, or its start while there is none."""
     prefix = {":prefix": keys.progress_prefix(record.interval_id, record.pass_no)}
     rows = invocation.control_rows("begins_with(#sk, :prefix)", prefix)
-    times = [row["checkpoint_at"] for row in rows if "checkpoint_at" in row]
+    found = [attribute(row, "checkpoint_at", str, parse=clock.parse_ms, optional=True) for row in rows]
+    times = [time for time in found if time is not None]
     return clock.parse_ms(max(times, default=record.first_started_at or record.scheduled_at))

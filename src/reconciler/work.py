@@ -9,7 +9,7 @@ from reconciler.attempt import Attempt, Result, count_work, seconds_since
 from reconciler.commit import Adopted
 from reconciler.complete import complete
 from reconciler.diff import Decision, decide, take_range
-from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, TransientFailure
+from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, SchemaTooNew, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
 from reconciler.merge import Side
@@ -40,9 +40,11 @@ def work(holding: Holding, job: Job, failures: list[Exception], invocation: Invo
     attempt = Attempt(holding)
     with logger.append_context_keys(segment=lease.segment, generation=lease.generation):
         try:
-            outcome = scan_and_complete(attempt, job, invocation)
+            outcome = scan_and_complete(attempt, job, failures, invocation)
+        except SchemaTooNew:
+            raise
         except Exception as error:
-            failures.append(error)
+            keep_first(failures, error)
             outcome = "failed"
         count_work(attempt)
         logger.info("attempt ended", outcome=outcome, ranges=attempt.holding.ranges, accounts=attempt.done.accounts)
@@ -59,7 +61,7 @@ def work(holding: Holding, job: Job, failures: list[Exception], invocation: Invo
     return result, attempt.holding.record
 
 
-def scan_and_complete(attempt: Attempt, job: Job, invocation: Invocation) -> str:
+def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], invocation: Invocation) -> str:
     """The attempt's outcome. Every way to stop, and what is written down about it."""
     settings = invocation.settings
     holding = attempt.holding
@@ -81,7 +83,12 @@ def scan_and_complete(attempt: Attempt, job: Job, invocation: Invocation) -> str
         return stop(attempt, Ending("yielded", str(time_up), counts=too_slow, waits=too_slow), invocation)
     except GuardTripped as tripped:
         logger.error("revocation guard tripped", reason=str(tripped))
-        return stop(attempt, Ending("tripped", str(tripped)), invocation)
+        try:
+            return stop(attempt, Ending("tripped", str(tripped)), invocation)
+        except Exception as error:
+            logger.exception("job not paused, so nothing more is done")
+            keep_first(failures, error)
+            return "yielded"
     except Exception as error:
         counts = not isinstance(error, TransientFailure)
         exhausted = counts and attempt.holding.progress.attempts >= settings.max_attempts
@@ -134,12 +141,18 @@ def complete_segment(attempt: Attempt, invocation: Invocation) -> bool:
 
 
 def stop(attempt: Attempt, ending: Ending, invocation: Invocation) -> str:
-    """End the attempt; the outcome it then has. A NEEDS_REPAIR that could not be written stops the invocation."""
+    """End the attempt; the outcome it then has: "yielded", which ends the invocation, for a trip not written."""
     try:
         ended = end_attempt(attempt.holding, ending, invocation=invocation)
     except LeaseLost as lost:
         return lose(lost)
     return ending.outcome if ended or ending.event != NEEDS_REPAIR else "yielded"
+
+
+def keep_first(failures: list[Exception], error: Exception) -> None:
+    """Remember what to raise at the end. Only one: an error holds on to the pages that its attempt had read."""
+    if not failures:
+        failures.append(error)
 
 
 def lose(lost: LeaseLost) -> str:
