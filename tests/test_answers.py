@@ -402,6 +402,7 @@ def test_a_completion_goes_on_from_a_checkpoint_that_moved(world: World) -> None
     result = run_through("complete", world, wire, meanwhile(lambda: world.put_control(PROGRESS, **landed)))
     assert result.outcome == "completed"
     assert (world.interval()["accounts"], world.progress()["checkpoint"]) == (6, "f")
+    assert (result.accounts, world.counted()["AccountsScanned"]) == (6, 6)
 
 
 @pytest.mark.field("B23")

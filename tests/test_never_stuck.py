@@ -146,6 +146,16 @@ def test_a_row_of_a_newer_schema_stops_every_segment_and_night(client: DynamoDBC
     assert world.view() == before
 
 
+def test_a_row_of_a_newer_schema_that_appears_in_mid_run_stops_the_other_segments_too(client: DynamoDBClient) -> None:
+    world = two_segments(client)
+    progress = keys.progress(NIGHT, 1, "000")
+    Wire(client).next("commit", meanwhile(lambda: world.put_control(progress, schema=2, checkpoint="acct-0001")))
+    with pytest.raises(SchemaTooNew, match=progress):
+        world.run("nightly")
+    assert finished(world) == []
+    assert not world.has(keys.progress(NIGHT, 1, "001"))
+
+
 class Bomb(dict[str, Any]):
     """Entitlements that the job cannot digest."""
 
@@ -226,8 +236,14 @@ def test_a_trip_that_cannot_reach_the_other_leases_pauses_the_job_without_them(c
 def test_a_trip_that_cannot_be_written_at_all_ends_the_invocation(
     client: DynamoDBClient, spoiled: dict[str, Any]
 ) -> None:
-    """Slow ranges: by the end of the invocation the lease of the tripping segment has expired."""
-    world = revoking(client)
+    """Slow ranges in the other segment outlast the lease of the tripping one, which the next night could take then."""
+    world = World(client, {"SegmentCount": 2}, RANGE_SIZE=1, PAGE_SIZE=5, MAX_REVOCATIONS=2)
+    names = [f"acct-{index:04d}" for index in range(60)]
+    for name in [name for name in names if keys.segment_of(name, 2) == "000"][:12]:
+        world.account(name, status="cancelled")
+        world.view_row(name, plan="gold")
+    for name in [name for name in names if keys.segment_of(name, 2) == "001"][:8]:
+        world.account(name, plan="gold")
     world.clock.set("2026-12-01T02:00:05Z")
     commits = iter(range(100))
 
