@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from reconciler.errors import SegmentCountMismatch, TransientFailure
-from tests.faults import NEVER_SENT, PASS, Wire, answered, meanwhile
+from tests.faults import NEVER_SENT, PASS, Fault, Wire, answered, meanwhile
 from tests.kit import delivered, emitted, everything, grants, killed, later, logged, numbered, refusal, watched
 from tests.world import NIGHT, World, event
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
 
 RUN_ID = f"entitlements/{NIGHT}/1"
 
@@ -52,8 +56,10 @@ def test_with_nothing_due_the_answer_is_idle(world: World, monkeypatch: pytest.M
     assert "DuplicateDeliveries" not in numbers
 
 
-def test_every_segment_of_every_interval_has_its_attempt(client: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(client, SEGMENT_COUNT=2)  # type: ignore[arg-type]
+def test_every_segment_of_every_interval_has_its_attempt(
+    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(client, SEGMENT_COUNT=2)
     world.clock.set("2026-11-30T02:00:05Z")
     with world.deployed(monkeypatch):
         answer = delivered(world, event("tick"))
@@ -115,11 +121,11 @@ def test_the_job_runs_once_and_its_answer_stays_without_the_idempotency_table(
     ids=["a defect", "no connection"],
 )
 def test_the_error_of_the_job_stays_its_own_without_the_idempotency_table(
-    world: World, monkeypatch: pytest.MonkeyPatch, operation: str, fault: object, raised: type[Exception]
+    world: World, monkeypatch: pytest.MonkeyPatch, operation: str, fault: Fault, raised: type[Exception]
 ) -> None:
     grants(world, *numbered(3))
     wire = Wire(world.client)
-    wire.next("commit", then=fault)  # type: ignore[arg-type]
+    wire.next("commit", then=fault)
     with (
         world.deployed(monkeypatch),
         emitted() as numbers,
