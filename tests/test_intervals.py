@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import clock
-from reconciler.intervals import DAY_MS, Calendar, next_id, previous_id, shifted
+from reconciler.intervals import Calendar, next_id, previous_id, shifted
+
+DAY_MS = 86_400_000
 
 NIGHTLY = Calendar(hour=2, minute=0, deadline_minutes=240)
 

@@ -39,7 +39,7 @@ class NotAcquired:
 def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holding | NotAcquired:
     """Take the lease if it is free or expired, and count the attempt, in one transaction.
 
-    Raises LeaseRowMissing, Paused, TransientFailure.
+    Raises Paused, TransientFailure, OutOfTime; LeaseRowMissing, RowMissing, RowInvalid, SchemaTooNew for odd rows.
     """
     settings = invocation.settings
     now_ms = invocation.clock.now_ms()

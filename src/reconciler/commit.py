@@ -172,7 +172,10 @@ def _landed(holding: Holding, after: Progress, invocation: Invocation) -> bool:
 
 
 def landed_before(answer: Answer, holding: Holding, tried: str | None = None) -> bool:
-    """True when the refusing LEASE row shows that this very write had landed; False when it was not the lease."""
+    """True when the refusing LEASE row shows that this very write had landed; False when it was not the lease.
+
+    Raises LeaseLost, Paused, LeaseRowMissing when it was.
+    """
     refusal = answer.refused("LEASE")
     if refusal is None:
         return False

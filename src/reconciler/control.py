@@ -19,11 +19,11 @@ from reconciler import clock, keys
 from reconciler.errors import RowMissing, SegmentCountMismatch
 from reconciler.intervals import Calendar, checked_id, next_id
 from reconciler.invocation import Invocation
-from reconciler.items import SCHEMA, Row, attribute, to_item
+from reconciler.items import SCHEMA, Row, attribute
 from reconciler.keys import PARTITION_KEY
 from reconciler.observability import logger
 from reconciler.records import CLOSED, RunRecord, unmoved
-from reconciler.transactions import Step, check, send, update
+from reconciler.transactions import Step, check, create, send, update
 from reconciler.triggers import Trigger
 
 
@@ -86,9 +86,9 @@ def first_interval(*, invocation: Invocation) -> str:
 def lower(control: Control, trigger: Trigger, *, invocation: Invocation) -> Control:
     """Let a nightly trigger inside the catch-up window name an interval older than the first one."""
     wanted = trigger.interval_id
-    scheduled_ms = Calendar.of(invocation.settings).scheduled_ms(wanted)
     if trigger.kind != "nightly" or wanted >= control.first_interval:
         return control
+    scheduled_ms = Calendar.of(invocation.settings).scheduled_ms(wanted)
     if scheduled_ms < invocation.clock.now_ms() - invocation.settings.catch_up_ms:
         logger.warning("night before the catch-up window ignored", interval=wanted, first=control.first_interval)
         return control
@@ -175,17 +175,10 @@ def _create(invocation: Invocation) -> None:
         for segment in keys.segments(invocation.settings.segment_count)
     }
     steps = [
-        Step(
+        create(
             "CONTROL" if sort_key == keys.CONTROL else "LEASE",
-            {
-                "Put": {
-                    "TableName": invocation.table,
-                    "Item": to_item(invocation.row_key(sort_key) | {"schema": SCHEMA} | row),
-                    "ConditionExpression": "attribute_not_exists(#pk)",
-                    "ExpressionAttributeNames": {"#pk": PARTITION_KEY},
-                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-                }
-            },
+            invocation.table,
+            invocation.row_key(sort_key) | {"schema": SCHEMA} | row,
         )
         for sort_key, row in rows.items()
     ]

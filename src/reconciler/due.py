@@ -8,10 +8,10 @@ from reconciler import clock, keys
 from reconciler.audit import audit
 from reconciler.intervals import Calendar
 from reconciler.invocation import Invocation
-from reconciler.items import SCHEMA, to_item
+from reconciler.items import SCHEMA
 from reconciler.keys import PARTITION_KEY
 from reconciler.records import EXPECTED, RUNNABLE, RunRecord
-from reconciler.transactions import Step, send, update
+from reconciler.transactions import create, send, update
 
 
 def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> None:
@@ -33,14 +33,10 @@ def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> 
         "delays": {},
         "segments": {},
     }
-    put = {
-        "TableName": invocation.table,
-        "Item": to_item(row),
-        "ConditionExpression": "attribute_not_exists(#pk)",
-        "ExpressionAttributeNames": {"#pk": PARTITION_KEY},
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-    steps = [Step("INTERVAL", {"Put": put}), audit("OBSERVED", interval_id, run_id, invocation=invocation)]
+    steps = [
+        create("INTERVAL", invocation.table, row),
+        audit("OBSERVED", interval_id, run_id, invocation=invocation),
+    ]
     answer = send(steps, invocation=invocation)
     if not answer.applied and not answer.refused("INTERVAL"):
         raise answer.unread()

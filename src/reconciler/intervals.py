@@ -12,8 +12,6 @@ from datetime import UTC, date, datetime, timedelta
 from reconciler import clock
 from reconciler.settings import Settings
 
-DAY_MS = 86_400_000
-
 
 @dataclass(frozen=True, slots=True)
 class Calendar:

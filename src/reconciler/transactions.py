@@ -26,6 +26,7 @@ from reconciler import aws
 from reconciler.errors import OutOfTime, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row, control_row, from_item, to_item
+from reconciler.keys import PARTITION_KEY
 
 CONDITION_FAILED = "ConditionalCheckFailed"
 UNSTORABLE = "ValidationError"
@@ -185,19 +186,27 @@ def update(
     )
 
 
+def create(name: str, table: str, row: Mapping[str, object]) -> Step:
+    """A Put of a row that must not exist yet."""
+    return Step(name, {"Put": _conditioned(table, Attr(PARTITION_KEY).not_exists(), Item=to_item(row))})
+
+
 def check(name: str, table: str, key: Mapping[str, object], *, when: ConditionBase) -> Step:
     """A ConditionCheck: the transaction lands only while this holds for a row that it does not write."""
+    return Step(name, {"ConditionCheck": _conditioned(table, when, Key=to_item(key))})
+
+
+def _conditioned(table: str, when: ConditionBase, **body: object) -> dict[str, Any]:
     condition = ConditionExpressionBuilder().build_expression(when)
-    body = {
+    values = condition.attribute_value_placeholders
+    return {
         "TableName": table,
-        "Key": to_item(key),
+        **body,
         "ConditionExpression": condition.condition_expression,
         "ExpressionAttributeNames": condition.attribute_name_placeholders,
+        **({"ExpressionAttributeValues": to_item(values)} if values else {}),
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
-    if condition.attribute_value_placeholders:
-        body["ExpressionAttributeValues"] = to_item(condition.attribute_value_placeholders)
-    return Step(name, {"ConditionCheck": body})
 
 
 def as_read(name: str, value: object) -> ConditionBase:
