@@ -70,7 +70,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
     )
     started_at = record.first_started_at or clock.text(now_ms)
     run: dict[str, object] = {"state": RUNNING, "first_started_at": started_at}
-    if progress.exists:
+    if progress.exists and progress.rerun == record.rerun:
         run["repair_owner"] = invocation.owner
     steps = [
         update(
@@ -123,8 +123,9 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
             generation=mine.generation,
             attempt=counted.attempts,
             checkpoint=progress.checkpoint,
-            loser=lease.owner,
-            loser_generation=lease.generation if lease.owner else None,
+            ranges_before=progress.totals.ranges,
+            accounts_before=progress.totals.accounts,
+            **lease.loser,
         ),
         check("CONTROL", invocation.table, invocation.row_key(keys.CONTROL), when=NOT_PAUSED),
     ]

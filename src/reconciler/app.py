@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler import aws
 from reconciler.clock import Clock, SystemClock
-from reconciler.errors import InvalidTrigger, VerbUnavailable
+from reconciler.closing import acknowledge, skip
+from reconciler.errors import InvalidTrigger
+from reconciler.fencing import release_lease
 from reconciler.idempotency import once_per_slot
 from reconciler.invocation import Invocation
 from reconciler.observability import count, emitting, logger
+from reconciler.pausing import pause_job, resume_job
+from reconciler.preview import preview
+from reconciler.rerun import rerun
 from reconciler.run import run
 from reconciler.settings import Settings
 from reconciler.source import AccountsTable
 from reconciler.triggers import parse_trigger
+from reconciler.verbs import Verb, obey
+from reconciler.verify import verify
 from reconciler.view import EntitlementsTable
 from reconciler.watchdog import look
 from reconciler.work import Job
@@ -26,27 +33,42 @@ if TYPE_CHECKING:
 
 CLOCK: Clock = SystemClock()
 
+DOES: dict[str, Verb] = {
+    "Rerun": rerun,
+    "Skip": skip,
+    "Acknowledge": acknowledge,
+    "Pause": pause_job,
+    "Resume": resume_job,
+    "ReleaseLease": release_lease,
+    "Verify": verify,
+    "Preview": preview,
+}
+"""What does each of an operator's verbs."""
+
 
 @emitting()
 def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
     """Handle a nightly, tick or operator event.
 
     Returns `{"trigger", "slot", "outcome", "attempts"}`: one attempt per segment of an interval, as `run.Result`,
-    and as outcome the last one's or "idle". For a duplicate delivery the outcome is "duplicate" and `first` the first
-    delivery's answer, None while that still runs. Raises `errors.Refused` before any side effect, and whatever ended
-    an attempt in failure.
+    and as outcome the last one's or "idle". For an operator's command `{"trigger", "slot", "verb", "outcome",
+    "result"}`, the outcome being "done", or "repeated" when this id was done before. For a duplicate delivery the
+    outcome is "duplicate" and `first` the first delivery's answer, None while that still runs. Raises `errors.Refused`
+    before any side effect, and whatever ended an attempt in failure.
     """
     invocation = _invocation(context, calls_after=1)
     settings = invocation.settings
     trigger = parse_trigger(event, now_ms=CLOCK.now_ms(), settings=settings)
     if trigger.kind == "watchdog":
         raise InvalidTrigger("detail.trigger", "'watchdog' belongs to the watchdog function")
-    if trigger.verb is not None:
-        raise VerbUnavailable(f"detail-type: {trigger.verb} is not available in this version; nothing was done")
     answer: dict[str, Any] = {"trigger": trigger.kind, "slot": trigger.slot}
 
     def body() -> dict[str, Any]:
         job = Job(AccountsTable(invocation), EntitlementsTable(invocation))
+        if command := trigger.command:
+            outcome, result = obey(command, DOES[command.verb], job, invocation=invocation)
+            logger.info("command ended", slot=trigger.slot, verb=command.verb, outcome=outcome)
+            return answer | {"verb": command.verb, "outcome": outcome, "result": result}
         results = run(trigger, job, invocation=invocation)
         outcome = results[-1].outcome if results else "idle"
         logger.info("invocation ended", slot=trigger.slot, outcome=outcome)

@@ -120,6 +120,7 @@ def _range_steps(
                 **after.totals.stored(),
                 "checkpoint": after.checkpoint,
                 "checkpoint_at": clock.text(renewal.wall_ms),
+                "checkpoint_generation": lease.generation,
                 "attempts": 0,
                 "generation": lease.generation,
                 "run_id": record.run_id,

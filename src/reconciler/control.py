@@ -3,14 +3,14 @@
 first_interval  the oldest interval this stack answers for
 open_from       the oldest interval that may be unfinished; lets an idle tick read one row
 segment_count   what the tables were filled with
-pause           who, when, why; present while the job is paused
+pause           who, when, why; present while the job is paused. With an interval_id it is the revocation guard's
 pause_no        counts pauses and resumes
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Set
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from boto3.dynamodb.conditions import Attr
@@ -20,11 +20,9 @@ from reconciler.errors import RowMissing, SegmentCountMismatch
 from reconciler.intervals import Calendar, checked_id, next_id
 from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA, Row, attribute
-from reconciler.keys import PARTITION_KEY
 from reconciler.observability import logger
 from reconciler.records import CLOSED, RunRecord, unmoved
 from reconciler.transactions import Step, check, create, send, update
-from reconciler.triggers import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Control:
     first_interval: str
     open_from: str
     segment_count: int
-    paused: bool
+    pause: Mapping[str, str] | None
     pause_no: int
 
     @classmethod
@@ -43,9 +41,27 @@ class Control:
             first_interval=attribute(row, "first_interval", str, parse=checked_id),
             open_from=attribute(row, "open_from", str, parse=checked_id),
             segment_count=attribute(row, "segment_count", int, parse=keys.segments),
-            paused="pause" in row,
+            pause=attribute(row, "pause", dict, optional=True),
             pause_no=attribute(row, "pause_no", int),
         )
+
+    @property
+    def paused(self) -> bool:
+        return self.pause is not None
+
+    def checked(self, invocation: Invocation) -> Control:
+        """The row itself. Raises SegmentCountMismatch when the stack's parameter is not the tables' count."""
+        configured = invocation.settings.segment_count
+        if self.segment_count != configured:
+            raise SegmentCountMismatch(
+                f"SEGMENT_COUNT is {configured}, but the tables hold {self.segment_count} segments: set it back, "
+                "or start with new tables"
+            )
+        return self
+
+    def tripped_by(self, interval_id: str) -> bool:
+        """Whether it is the revocation guard of this interval that paused the job."""
+        return self.pause is not None and self.pause.get("interval_id") == interval_id
 
 
 def read(*, invocation: Invocation) -> Control | None:
@@ -57,7 +73,7 @@ def read(*, invocation: Invocation) -> Control | None:
 def ensure(*, invocation: Invocation) -> Control:
     """Read the row; the first time, create it and every lease row in one transaction.
 
-    Raises SegmentCountMismatch when the stack's parameter is not the tables' count.
+    Raises SegmentCountMismatch as `Control.checked`.
     """
     found = read(invocation=invocation)
     if found is None:
@@ -67,13 +83,7 @@ def ensure(*, invocation: Invocation) -> Control:
             raise RowMissing(
                 "CONTROL is missing though a LEASE row exists: restore the table from point-in-time recovery"
             )
-    configured = invocation.settings.segment_count
-    if found.segment_count != configured:
-        raise SegmentCountMismatch(
-            f"SEGMENT_COUNT is {configured}, but the tables hold {found.segment_count} segments: set it back, "
-            "or start with new tables"
-        )
-    return found
+    return found.checked(invocation)
 
 
 def first_interval(*, invocation: Invocation) -> str:
@@ -83,10 +93,9 @@ def first_interval(*, invocation: Invocation) -> str:
     return Calendar.of(invocation.settings).first_after(created_ms)
 
 
-def lower(control: Control, trigger: Trigger, *, invocation: Invocation) -> Control:
-    """Let a nightly trigger inside the catch-up window name an interval older than the first one."""
-    wanted = trigger.interval_id
-    if trigger.kind != "nightly" or wanted >= control.first_interval:
+def lower(control: Control, wanted: str, *, invocation: Invocation) -> Control:
+    """Make an interval inside the catch-up window the first one, when a trigger names one before it."""
+    if wanted >= control.first_interval:
         return control
     scheduled_ms = Calendar.of(invocation.settings).scheduled_ms(wanted)
     if scheduled_ms < invocation.clock.now_ms() - invocation.settings.catch_up_ms:
@@ -95,7 +104,7 @@ def lower(control: Control, trigger: Trigger, *, invocation: Invocation) -> Cont
     changed = replace(control, first_interval=wanted, open_from=min(control.open_from, wanted))
     if _move(control, changed, (), invocation):
         return changed
-    return lower(ensure(invocation=invocation), trigger, invocation=invocation)
+    return lower(ensure(invocation=invocation), wanted, invocation=invocation)
 
 
 def advance(control: Control, records: list[RunRecord], *, invocation: Invocation) -> None:
@@ -111,35 +120,6 @@ def advance(control: Control, records: list[RunRecord], *, invocation: Invocatio
         if not _move(control, changed, (still_closed,), invocation):
             return
         control = changed
-
-
-def pausing(
-    why: str, tripping: str, run_id: str, *, without: Set[str], invocation: Invocation
-) -> tuple[int, list[Step]]:
-    """The steps with which a run pauses its own job: CONTROL and every lease but the tripping one and those `without`.
-
-    Returns the pause's number, which the tripping lease stores together with its release. A pause that stands keeps
-    its who, when and why.
-    """
-    control = ensure(invocation=invocation)
-    settings = invocation.settings
-    pause_no = control.pause_no + 1
-    pause = {"who": invocation.owner, "when": clock.text(invocation.clock.now_ms()), "why": why}
-    steps = [
-        update(
-            "CONTROL",
-            invocation.table,
-            invocation.row_key(keys.CONTROL),
-            set={"pause_no": pause_no} | ({} if control.paused else {"pause": pause, "run_id": run_id}),
-            when=unmoved("pause_no", control.pause_no),
-        )
-    ]
-    for segment in keys.segments(settings.segment_count):
-        if segment != tripping and segment not in without:
-            sort_key = keys.lease(segment)
-            key, exists = invocation.row_key(sort_key), Attr(PARTITION_KEY).exists()
-            steps.append(update(sort_key, invocation.table, key, set={"paused": pause_no}, when=exists))
-    return pause_no, steps
 
 
 def _move(control: Control, changed: Control, checks: tuple[Step, ...], invocation: Invocation) -> bool:

@@ -1,45 +1,66 @@
-"""What is due is on record: an interval the first time it is seen, a delay the first time it has that cause."""
+"""What is due is on record: an interval the first time it is seen, a delay the first time it has that cause.
+
+Nothing is dropped silently: an interval that will not run is recorded as SKIPPED, with the policy that decided it.
+"""
 
 from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from itertools import groupby
 
 from boto3.dynamodb.conditions import Attr
 
 from reconciler import clock, keys
 from reconciler.audit import audit
-from reconciler.intervals import Calendar
+from reconciler.control import Control
+from reconciler.intervals import Calendar, Plan, Skip, catch_up
 from reconciler.invocation import Invocation
-from reconciler.items import SCHEMA
+from reconciler.items import SCHEMA, Row
 from reconciler.keys import PARTITION_KEY
-from reconciler.records import EXPECTED, RUNNABLE, RunRecord
+from reconciler.records import EXPECTED, RUNNABLE, SKIPPED, RunRecord, read_until, unmoved
 from reconciler.transactions import create, send, update
+
+SKIPS_A_WRITE = 99
+"""AWS's 100 actions of a transaction, less the audit row."""
+
+SKIPS_A_TICK = 5 * SKIPS_A_WRITE
+"""A longer outage is recorded by further ticks; what may run does not wait for them."""
+
+
+def due_intervals(control: Control, now_ms: int, *, invocation: Invocation) -> list[RunRecord]:
+    """Every due interval that may be unfinished, as it stands once the catch-up plan is on record; oldest first."""
+    records = read_until(control.open_from, now_ms, invocation=invocation)
+    plan = catch_up(now_ms, invocation.settings, records, control)
+    unseen = [interval_id for interval_id in plan.run if interval_id in plan.unrecorded]
+    for interval_id in unseen:
+        observe(interval_id, control.segment_count, invocation=invocation)
+    skip(plan, control.segment_count, invocation=invocation)
+    if not unseen and not plan.skip:
+        return records
+    return read_until(control.open_from, now_ms, invocation=invocation)
 
 
 def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> None:
     """Record an interval as EXPECTED unless it is recorded already. Raises TransientFailure when AWS won't."""
-    settings = invocation.settings
-    calendar = Calendar.of(settings)
-    run_id = keys.run_id(settings.job_name, interval_id, 1)
-    row = invocation.row_key(keys.interval(interval_id)) | {
-        "schema": SCHEMA,
-        "state": EXPECTED,
-        "run_id": run_id,
-        "pass": 1,
-        "rerun": 0,
-        "segment_count": segment_count,
-        "scheduled_at": clock.text(calendar.scheduled_ms(interval_id)),
-        "deadline_at": clock.text(calendar.deadline_ms(interval_id)),
-        "first_observed_at": clock.text(invocation.clock.now_ms()),
-        "revoked": 0,
-        "delays": {},
-        "segments": {},
-    }
+    row = _first_row(interval_id, segment_count, invocation)
     steps = [
         create("INTERVAL", invocation.table, row),
-        audit("OBSERVED", interval_id, run_id, invocation=invocation),
+        audit("OBSERVED", interval_id, row["run_id"], invocation=invocation),
     ]
     answer = send(steps, invocation=invocation)
     if not answer.applied and not answer.refused("INTERVAL"):
         raise answer.unread()
+
+
+def skip(plan: Plan, segment_count: int, *, invocation: Invocation) -> None:
+    """Record the intervals that the plan skips, only if they still never started: one audit row for all of a reason.
+
+    At most SKIPS_A_TICK of them, oldest first; when another invocation was quicker, the next tick does the rest.
+    """
+    for _, group in groupby(plan.skip[:SKIPS_A_TICK], key=lambda skip: (skip.reason, skip.superseded_by)):
+        if not _skip_span(list(group), plan.unrecorded, segment_count, invocation):
+            return
 
 
 def delay(record: RunRecord, cause: str, *, invocation: Invocation, held_until: str | None = None) -> None:
@@ -55,8 +76,80 @@ def delay(record: RunRecord, cause: str, *, invocation: Invocation, held_until: 
             set={f"delays.{cause}": since},
             when=Attr(PARTITION_KEY).exists() & Attr("state").is_in(RUNNABLE) & Attr(f"delays.{cause}").not_exists(),
         ),
-        audit("DELAYED", record.interval_id, record.run_id, invocation=invocation, cause=cause, held_until=held_until),
+        audit(
+            "DELAYED",
+            record.interval_id,
+            record.run_id,
+            invocation=invocation,
+            cause=cause,
+            held_until=held_until,
+            policy=_policy(invocation),
+        ),
     ]
     answer = send(steps, invocation=invocation)
     if not answer.applied and not answer.refused("INTERVAL"):
         raise answer.unread()
+
+
+def _skip_span(skips: Sequence[Skip], unrecorded: frozenset[str], segment_count: int, invocation: Invocation) -> bool:
+    """All of one reason; False when a row was not as planned any more."""
+    first, last = skips[0], skips[-1]
+    at = clock.text(invocation.clock.now_ms())
+    audit_key = keys.audit(first.interval_id, at, uuid.uuid4().hex)
+    run_id = keys.run_id(invocation.settings.job_name, first.interval_id, 1)
+    why = {"reason": first.reason, "superseded_by": first.superseded_by, "policy": _policy(invocation)}
+    about = {name: value for name, value in why.items() if value is not None}
+    steps = [
+        audit(
+            "SKIPPED",
+            first.interval_id,
+            run_id,
+            invocation=invocation,
+            sort_key=audit_key,
+            first=first.interval_id,
+            last=last.interval_id,
+            nights=len(skips),
+            **about,
+        )
+    ]
+    skipped = {"state": SKIPPED, "skip": {**about, "at": at, "actor": invocation.owner, "audit": audit_key}}
+    for start in range(0, len(skips), SKIPS_A_WRITE):
+        for skip in skips[start : start + SKIPS_A_WRITE]:
+            if skip.interval_id in unrecorded:
+                row = _first_row(skip.interval_id, segment_count, invocation) | skipped
+                steps.append(create("INTERVAL", invocation.table, row))
+            else:
+                key = invocation.row_key(keys.interval(skip.interval_id))
+                never_started = unmoved("state", EXPECTED)
+                steps.append(update("INTERVAL", invocation.table, key, set=skipped, when=never_started))
+        answer = send(steps, invocation=invocation)
+        if answer.refused("INTERVAL"):
+            return False
+        if not answer.applied:
+            raise answer.unread()
+        steps = []
+    return True
+
+
+def _policy(invocation: Invocation) -> Row:
+    settings = invocation.settings
+    return {"catch_up_policy": settings.catch_up_policy, "catch_up_days": settings.catch_up_days}
+
+
+def _first_row(interval_id: str, segment_count: int, invocation: Invocation) -> Row:
+    """The run record of an interval of which nothing is known but that it is due."""
+    calendar = Calendar.of(invocation.settings)
+    return invocation.row_key(keys.interval(interval_id)) | {
+        "schema": SCHEMA,
+        "state": EXPECTED,
+        "run_id": keys.run_id(invocation.settings.job_name, interval_id, 1),
+        "pass": 1,
+        "rerun": 0,
+        "segment_count": segment_count,
+        "scheduled_at": clock.text(calendar.scheduled_ms(interval_id)),
+        "deadline_at": clock.text(calendar.deadline_ms(interval_id)),
+        "first_observed_at": clock.text(invocation.clock.now_ms()),
+        "revoked": 0,
+        "delays": {},
+        "segments": {},
+    }

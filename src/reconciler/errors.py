@@ -3,7 +3,7 @@
 ReconcilerError
 ├── Refused             nothing was written; the same input fails again until a person changes it
 │   ├── InvalidTrigger        the event; names the field
-│   ├── VerbUnavailable       an operator verb this version does not know how to do
+│   ├── VerbRefused           an operator's command that cannot be done as things stand; says what to do
 │   ├── SettingsError         an environment variable; names it
 │   ├── SegmentCountMismatch  the stack's parameter differs from the tables' data
 │   ├── SchemaTooNew          a row was written by newer code
@@ -40,8 +40,8 @@ class InvalidTrigger(Refused):
         self.field = field
 
 
-class VerbUnavailable(Refused):
-    """The event is a well-formed operator event, but its verb is not available in this version."""
+class VerbRefused(Refused):
+    """An operator's command cannot be done as things stand; the message says why, and what to do."""
 
 
 class SettingsError(Refused):
@@ -66,8 +66,7 @@ class LeaseRowMissing(RowMissing):
     def __init__(self, segment: str) -> None:
         super().__init__(
             f"LEASE#{segment} is missing. It is never created again by a run, since its generation would restart. "
-            "Restore it from point-in-time recovery, or put it back with a generation above every one "
-            "on record in the PROGRESS, AUDIT and view rows."
+            "Put it back with the command ReleaseLease, which finds a generation above every one on record."
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,10 @@ class Invocation:
 
     def control_rows(self, condition: str, values: dict[str, str]) -> list[Row]:
         """Every ControlTable row of the job whose `#sk` meets the key condition, in order, read consistently."""
-        rows: list[Row] = []
+        return list(self.each_control_row(condition, values))
+
+    def each_control_row(self, condition: str, values: dict[str, str]) -> Iterator[Row]:
+        """As `control_rows`, a page at a time."""
         start: dict[str, Any] = {}
         while True:
             answer = self.read(
@@ -86,7 +89,7 @@ class Invocation:
                 ConsistentRead=True,
                 **start,
             )
-            rows += map(control_row, answer["Items"])
+            yield from map(control_row, answer["Items"])
             if "LastEvaluatedKey" not in answer:
-                return rows
+                return
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

@@ -38,6 +38,11 @@ def progress_prefix(interval_id: str, pass_no: int) -> str:
     return f"PROGRESS#{interval_id}#{pass_no}#"
 
 
+def progress_after(interval_id: str) -> tuple[str, str]:
+    """The bounds of the PROGRESS rows of all later intervals."""
+    return f"PROGRESS#{interval_id}#~", "PROGRESS#~"
+
+
 def audit(interval_id: str, at: str, unique: str) -> str:
     """Key of one event; `at` is fixed-width text, so an interval's events sort by time."""
     return f"AUDIT#{interval_id}#{at}#{unique}"
@@ -47,6 +52,11 @@ def rejected(interval_id: str, pass_no: int, account_id: str) -> str:
     """One row per rejected account and pass, whatever characters or length the id has."""
     digest = sha256(account_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"AUDIT#{interval_id}#REJECTED#{pass_no}#{digest}"
+
+
+def operator(subject: str, digest: str) -> str:
+    """One row per command; `subject` is an interval or the job, `digest` the SHA-256 of the event's id."""
+    return f"AUDIT#{subject}#OPERATOR#{digest}"
 
 
 def run_id(job: str, interval_id: str, pass_no: int) -> str:

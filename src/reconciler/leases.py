@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
-from reconciler import keys
+from reconciler import clock, keys
 from reconciler.errors import LeaseRowMissing, Paused
 from reconciler.invocation import Invocation
 from reconciler.items import Row, attribute
@@ -24,7 +24,10 @@ from reconciler.records import Progress, RunRecord
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A LEASE row as read. Without an owner it is free; `paused` is the pause that stopped it."""
+    """A LEASE row as read. Without an owner it is free; `paused` is the pause that stopped it.
+
+    `seen_ms` is the owner's last sign of life: its last commit, or its acquisition.
+    """
 
     segment: str
     generation: int
@@ -32,9 +35,13 @@ class Lease:
     owner: str | None = None
     expires_at_ms: int | None = None
     paused: int | None = None
+    interval_id: str | None = None
+    seen_ms: int | None = None
 
     @classmethod
     def of(cls, row: Row) -> Lease:
+        acquired_at_ms = attribute(row, "acquired_at_ms", int, optional=True)
+        progress_at_ms = attribute(row, "progress_at_ms", int, optional=True)
         return cls(
             segment=row[SORT_KEY].removeprefix("LEASE#"),
             generation=attribute(row, "generation", int),
@@ -42,10 +49,20 @@ class Lease:
             owner=attribute(row, "owner", str, optional=True),
             expires_at_ms=attribute(row, "expires_at_ms", int, optional=True),
             paused=attribute(row, "paused", int, optional=True),
+            interval_id=attribute(row, "interval_id", str, optional=True),
+            seen_ms=acquired_at_ms if progress_at_ms is None else progress_at_ms,
         )
 
     def held(self, now_ms: int, skew_ms: int) -> bool:
         return self.owner is not None and self.expires_at_ms is not None and self.expires_at_ms + skew_ms >= now_ms
+
+    @property
+    def loser(self) -> Row:
+        """What an audit row tells of the owner that a takeover or a person replaces; nothing when there is none."""
+        if self.owner is None:
+            return {}
+        seen = {} if self.seen_ms is None else {"loser_seen_at": clock.text(self.seen_ms)}
+        return {"loser": self.owner, "loser_generation": self.generation, **seen}
 
     @property
     def fence(self) -> ConditionBase:

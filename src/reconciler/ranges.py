@@ -22,6 +22,8 @@ from reconciler.timing import check_range
 
 ROUNDS = 3
 
+EMPTY_SOURCE = "the source is empty, but the view is not"
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -101,8 +103,13 @@ def _guard(decisions: Sequence[Decision], holding: Holding, sides: Sides, invoca
         return
     record = holding.record
     bound = invocation.settings.max_revocations if record.revocation_bound is None else record.revocation_bound
-    if record.revoked + revokes > bound:
-        raise GuardTripped(f"{record.revoked + revokes} revocations, but only {bound} are allowed")
+    if reason := too_many(record.revoked + revokes, bound):
+        raise GuardTripped(reason)
     seen = holding.progress.totals.source_rows + sum(decision.pair.record is not None for decision in decisions)
     if not seen and record.revocation_bound is None and sides.source_is_empty():
-        raise GuardTripped("the source is empty, but the view is not")
+        raise GuardTripped(EMPTY_SOURCE)
+
+
+def too_many(revoked: int, bound: int) -> str | None:
+    """What the guard says of so many revocations; None when they are allowed."""
+    return f"{revoked} revocations, but only {bound} are allowed" if revoked > bound else None

@@ -1,7 +1,8 @@
 """The rows that tell an interval's state: its run record, and the progress of each segment.
 
-States: EXPECTED → RUNNING → COMPLETED; RUNNING → NEEDS_REPAIR; EXPECTED → SKIPPED. Late and stalled are derived.
-Only a person skips, reruns (`rerun`, `pass`, `revocation_bound`) and acknowledges; a run reads what they wrote.
+States: EXPECTED → RUNNING → COMPLETED; RUNNING → NEEDS_REPAIR; EXPECTED → SKIPPED; any → RUNNING by a rerun. Late and
+stalled are derived. Only a person reruns (`rerun`, `pass`, `revocation_bound`) and acknowledges; a run reads what they
+wrote.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class RunRecord:
     segments: Mapping[str, Row]
     delays: Mapping[str, str]
     acknowledged: bool
+    pass_began_at: str | None
 
     @classmethod
     def of(cls, row: Row) -> RunRecord:
@@ -70,6 +72,7 @@ class RunRecord:
             segments=attribute(row, "segments", dict, parse=_all_maps),
             delays=attribute(row, "delays", dict),
             acknowledged="acknowledged_at" in row,
+            pass_began_at=attribute(row, "pass_began_at", str, parse=clock.parse_ms, optional=True),
         )
 
     @property

@@ -20,6 +20,7 @@ from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.leases import Holding, read_lease, refused_lease
 from reconciler.observability import logger
+from reconciler.pausing import pause, pausing
 from reconciler.records import NEEDS_REPAIR, unmoved
 from reconciler.transactions import Outcome, Step, send, update
 
@@ -120,11 +121,12 @@ def _ending_steps(
         wait_ms = backoff_ms(max(1, attempts), invocation.settings)
         next_attempt = {"next_attempt_at_ms": invocation.clock.now_ms() + wait_ms}
     pause_no = None
-    pausing: list[Step] = []
+    paused: list[Step] = []
     if ending.pauses:
-        pause_no, pausing = control.pausing(
-            ending.reason, segment, record.run_id, without=spared, invocation=invocation
-        )
+        tripped = pause(invocation.owner, ending.reason, invocation=invocation, interval_id=record.interval_id)
+        said = {"pause": tripped, "run_id": record.run_id}
+        row = control.ensure(invocation=invocation)
+        pause_no, paused = pausing(row, said, without={*spared, segment}, invocation=invocation)
     steps = [
         update(
             "LEASE",
@@ -166,4 +168,4 @@ def _ending_steps(
         checkpoint=holding.progress.checkpoint,
         ranges=holding.ranges,
     )
-    return [*steps, event, *pausing]
+    return [*steps, event, *paused]

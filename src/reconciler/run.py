@@ -13,13 +13,12 @@ from reconciler import clock, control
 from reconciler.acquire import NotAcquired, acquire
 from reconciler.attempt import Result, count_start
 from reconciler.control import Control
-from reconciler.due import delay, observe
+from reconciler.due import delay, due_intervals
 from reconciler.errors import OutOfTime, Paused, RowInvalid, SchemaTooNew, TransientFailure
-from reconciler.intervals import Calendar
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
 from reconciler.observability import count, logger
-from reconciler.records import RUNNABLE, RunRecord, read_interval, read_until
+from reconciler.records import EXPECTED, RUNNABLE, RunRecord, read_interval, read_until
 from reconciler.timing import check_invocation
 from reconciler.triggers import Trigger
 from reconciler.work import Job, keep_first, work
@@ -34,45 +33,48 @@ def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     What fails in one segment keeps no other from running: each failure is logged, the first is raised at the end. Only
     a row of a newer schema stops everything at once.
     """
-    plan = control.lower(control.ensure(invocation=invocation), trigger, invocation=invocation)
-    records = due_intervals(plan, trigger, invocation)
-    if plan.paused:
-        return [wait_paused(record, "", invocation) for record in records if record.state in RUNNABLE]
+    row = control.ensure(invocation=invocation)
+    if trigger.kind == "nightly":
+        row = control.lower(row, trigger.interval_id, invocation=invocation)
+    now_ms = max(trigger.time_ms, invocation.clock.now_ms())
+    records = due_intervals(row, now_ms, invocation=invocation)
+    runnable = [record for record in records if record.state in RUNNABLE]
+    if row.paused:
+        return [wait_paused(record, "", invocation) for record in runnable]
     results: list[Result] = []
     failures: list[Exception] = []
-    for record in records:
-        if record.state in RUNNABLE:
-            results += work_on(record, job, failures, invocation)
-            if results and results[-1].outcome not in GOES_ON:
-                break
+    for index, record in enumerate(runnable):
+        results += work_on(record, job, failures, invocation)
+        if results and results[-1].outcome not in GOES_ON:
+            leave_waiting(runnable[index + 1 :], invocation)
+            break
     else:
-        close_books(plan, trigger, records, results, invocation)
+        close_books(row, now_ms, records, results, invocation)
     if failures:
         raise failures[0]
     return results
 
 
-def due_intervals(plan: Control, trigger: Trigger, invocation: Invocation) -> list[RunRecord]:
-    """Every due interval that may be unfinished, recorded if this is the first time it is seen, oldest first."""
-    until_ms = max(trigger.time_ms, invocation.clock.now_ms())
-    due = Calendar.of(invocation.settings).due(plan.open_from, until_ms)
-    records = read_until(plan.open_from, until_ms, invocation=invocation)
-    missing = sorted(set(due) - {record.interval_id for record in records})
-    for interval_id in missing:
-        observe(interval_id, plan.segment_count, invocation=invocation)
-    return read_until(plan.open_from, until_ms, invocation=invocation) if missing else records
-
-
 def close_books(
-    plan: Control, trigger: Trigger, records: list[RunRecord], results: list[Result], invocation: Invocation
+    row: Control, now_ms: int, records: list[RunRecord], results: list[Result], invocation: Invocation
 ) -> None:
     """Note how far the calendar is closed; the next tick does it when there is no time or no answer now."""
     try:
         if any(result.outcome == "completed" for result in results):
-            records = due_intervals(plan, trigger, invocation)
-        control.advance(plan, records, invocation=invocation)
+            records = read_until(row.open_from, now_ms, invocation=invocation)
+        control.advance(row, records, invocation=invocation)
     except (OutOfTime, TransientFailure) as error:
         logger.warning("closed intervals not noted yet", error=str(error))
+
+
+def leave_waiting(younger: list[RunRecord], invocation: Invocation) -> None:
+    """Record what this invocation has no time for; the next tick does it when there is no time for that either."""
+    try:
+        for record in younger:
+            if record.state == EXPECTED:
+                delay(record, "behind_older", invocation=invocation)
+    except (OutOfTime, TransientFailure) as error:
+        logger.warning("delay not recorded yet", error=str(error))
 
 
 def wait_paused(record: RunRecord, segment: str, invocation: Invocation) -> Result:
@@ -90,8 +92,11 @@ def work_on(record: RunRecord, job: Job, failures: list[Exception], invocation: 
             results.append(result)
             if result.outcome not in GOES_ON or record.state not in RUNNABLE:
                 return results
-        if results and all(result.outcome == "delayed" for result in results):
+        outcomes = {result.outcome for result in results}
+        if outcomes == {"delayed"}:
             delay(record, "lease_held", invocation=invocation, held_until=results[0].held_until)
+        elif outcomes == {"waiting"}:
+            delay(record, "backoff", invocation=invocation)
     return results
 
 

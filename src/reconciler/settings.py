@@ -14,6 +14,10 @@ def _text() -> Any:
     return field(metadata={"kind": str})
 
 
+def _choice(*values: str) -> Any:
+    return field(metadata={"kind": str, "choices": values})
+
+
 def _whole(low: int, high: int) -> Any:
     return field(metadata={"kind": int, "low": low, "high": high})
 
@@ -21,6 +25,9 @@ def _whole(low: int, high: int) -> Any:
 def _seconds(low: float, high: float) -> Any:
     return field(metadata={"kind": float, "low": low, "high": high})
 
+
+EACH, LATEST = "each", "latest"
+"""Catch-up policies: run every missed interval, or only the newest one."""
 
 POWERTOOLS = ("POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 """Read by Powertools itself, which would emit under another name that no alarm looks at."""
@@ -49,6 +56,7 @@ class Settings:
     page_size: int = _whole(1, 100_000)
     segment_count: int = _whole(1, 64)
     catch_up_days: int = _whole(1, 365)
+    catch_up_policy: str = _choice(EACH, LATEST)
     max_revocations: int = _whole(0, 1_000_000_000)
     max_attempts: int = _whole(1, 100)
     backoff_seconds: float = _seconds(0, 3_600)
@@ -107,6 +115,8 @@ def _read(source: Mapping[str, str], name: str, rule: Mapping[str, Any]) -> Any:
         raise SettingsError(f"{name} is not set")
     kind = rule["kind"]
     if kind is str:
+        if raw not in rule.get("choices", (raw,)):
+            raise SettingsError(f"{name} is {raw!r}, but must be one of {', '.join(rule['choices'])}")
         return raw
     try:
         value = kind(raw)

@@ -143,7 +143,7 @@ def update(
     key: Mapping[str, object],
     *,
     when: ConditionBase,
-    set: Mapping[str, object],
+    set: Mapping[str, object] | None = None,
     remove: Sequence[str] = (),
     account_id: str | None = None,
 ) -> Step:
@@ -163,22 +163,21 @@ def update(
         return ".".join(placeholders)
 
     assignments = []
-    for path, value in set.items():
+    for path, value in (set or {}).items():
         values[f":u{len(values)}"] = value
         assignments.append(f"{placed(path)} = :u{len(values) - 1}")
-    expression = "SET " + ", ".join(assignments)
-    if remove:
-        expression += " REMOVE " + ", ".join(map(placed, remove))
+    clauses = ["SET " + ", ".join(assignments)] if assignments else []
+    clauses += ["REMOVE " + ", ".join(map(placed, remove))] if remove else []
     return Step(
         name,
         {
             "Update": {
                 "TableName": table,
                 "Key": to_item(key),
-                "UpdateExpression": expression,
+                "UpdateExpression": " ".join(clauses),
                 "ConditionExpression": condition.condition_expression,
                 "ExpressionAttributeNames": names,
-                "ExpressionAttributeValues": to_item(values),
+                **({"ExpressionAttributeValues": to_item(values)} if values else {}),
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         },

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from reconciler import clock
+from reconciler.commands import Command, parse_command, substituted
 from reconciler.errors import InvalidTrigger
 from reconciler.settings import Settings
 
 SCHEDULED = ("nightly", "tick", "watchdog")
-VERBS = ("Rerun", "Skip", "Acknowledge", "Pause", "Resume", "ReleaseLease", "Verify", "Preview")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +22,13 @@ class Trigger:
     """What woke the function.
 
     `kind` is `nightly`, `tick`, `watchdog` or `operator`; `time_ms` the scheduled time (for an operator: now);
-    `slot` the idempotency key of the delivery; `verb` the operator's, else None.
+    `slot` the idempotency key of the delivery; `command` what the operator wants, else None.
     """
 
     kind: str
     slot: str
     time_ms: int
-    verb: str | None = None
+    command: Command | None = None
 
     @property
     def interval_id(self) -> str:
@@ -43,7 +42,8 @@ def parse_trigger(event: object, *, now_ms: int, settings: Settings) -> Trigger:
         raise InvalidTrigger("event", f"must be an object, not {type(event).__name__}")
     source = event.get("source")
     if source == "operator":
-        return _operator(event, now_ms)
+        command = parse_command(event, now_ms=now_ms, settings=settings)
+        return Trigger("operator", f"operator#{command.id}", now_ms, command)
     if source not in ("aws.scheduler", "aws.events"):
         raise InvalidTrigger("source", f"must be 'aws.scheduler', 'aws.events' or 'operator', not {source!r}")
     if event.get("detail-type") != "Scheduled Event":
@@ -67,7 +67,7 @@ def _kind(detail: object) -> str:
 def _time(value: object) -> int:
     if not isinstance(value, str):
         raise InvalidTrigger("time", f"must be text, not {value!r}")
-    _substituted("time", value)
+    substituted("time", value)
     try:
         time_ms = clock.parse_ms(value)
     except (ValueError, OverflowError) as error:
@@ -75,25 +75,3 @@ def _time(value: object) -> int:
     if time_ms < 0:
         raise InvalidTrigger("time", f"{value} lies before 1970")
     return time_ms
-
-
-def _substituted(field: str, value: str) -> None:
-    if value.startswith("<aws.scheduler"):
-        raise InvalidTrigger(field, f"{value} was not substituted: only EventBridge Scheduler fills it in")
-
-
-def _operator(event: Mapping[str, Any], now_ms: int) -> Trigger:
-    verb = event.get("detail-type")
-    if verb not in VERBS:
-        raise InvalidTrigger("detail-type", f"must be one of {', '.join(VERBS)}, not {verb!r}")
-    event_id = event.get("id")
-    if not isinstance(event_id, str) or not event_id.strip():
-        raise InvalidTrigger("id", f"must be a text that is unique to this command, not {event_id!r}")
-    _substituted("id", event_id)
-    detail = event.get("detail")
-    if not isinstance(detail, Mapping):
-        raise InvalidTrigger("detail", "must be an object")
-    for name in ("requested_by", "reason"):
-        if not isinstance(detail.get(name), str) or not detail[name].strip():
-            raise InvalidTrigger(f"detail.{name}", f"must be a text, not {detail.get(name)!r}")
-    return Trigger(kind="operator", slot=f"operator#{event_id}", time_ms=now_ms, verb=str(verb))

@@ -1,12 +1,13 @@
 """The view: what every account has, and how one effect is written to it. Yours to replace.
 
-Rows: `segment`, `account_id`, `entitlements`, `version`, `interval_id`, `run_id`, `generation`, `updated_at`. Live
-writers may write it too: the source first, then the view, raising `version` and setting `updated_at`.
+Rows: `segment`, `account_id`, `entitlements`, `version`, `interval_id`, `run_id`, `run_version`, `generation`,
+`updated_at`. Live writers may write it too: the source first, then the view, raising `version` and setting
+`updated_at`. `run_version` is the version that the run wrote, so a row tells whether somebody came after it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
@@ -25,12 +26,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a row says of the run that wrote it last, not checked either; None where it says nothing."""
+
+    run_id: object = None
+    run_version: object = None
+    generation: object = None
+    updated_at: object = None
+
+    @classmethod
+    def of(cls, row: Row) -> Stamp:
+        return cls(row.get("run_id"), row.get("run_version"), row.get("generation"), row.get("updated_at"))
+
+
+@dataclass(frozen=True, slots=True)
 class ViewRow:
     """A view row as read, not yet checked. `version` is None only where the row has none: somebody else made it."""
 
     account_id: str
     entitlements: object
     version: object
+    stamp: Stamp = field(default=Stamp(), compare=False)
 
 
 class EntitlementsTable:
@@ -45,7 +61,7 @@ class EntitlementsTable:
         rows, more_after = read_accounts(
             table, segment, after=after, upto=upto, limit=limit, invocation=self._invocation
         )
-        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), _version(row)) for row in rows)
+        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), _version(row), Stamp.of(row)) for row in rows)
         return Page(tuple(view_rows), more_after)
 
 
@@ -53,13 +69,15 @@ def effect_step(effect: Effect, holding: Holding, *, invocation: Invocation) -> 
     """Write one effect, on the condition that the row is what the decision was based on."""
     version = effect.row.version if effect.row else None
     assert version is None or isinstance(version, int)
+    written = (version or 0) + 1
     return update(
         "VIEW",
         invocation.settings.entitlements_table,
         {SEGMENT: holding.lease.segment, ACCOUNT_ID: effect.account_id},
         set={
             "entitlements": effect.entitlements,
-            "version": (version or 0) + 1,
+            "version": written,
+            "run_version": written,
             "interval_id": holding.record.interval_id,
             "run_id": holding.record.run_id,
             "generation": holding.lease.generation,

@@ -1,0 +1,99 @@
+"""ReleaseLease: a person fences the present holder of a segment, or puts its lost lease row back.
+
+A generation is never used twice: a restored row starts above every one on record.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from boto3.dynamodb.conditions import Attr
+
+from reconciler import control, keys
+from reconciler.audit import audit
+from reconciler.commands import Command
+from reconciler.control import Control
+from reconciler.invocation import Invocation
+from reconciler.items import SCHEMA, Row
+from reconciler.keys import SORT_KEY
+from reconciler.leases import Lease
+from reconciler.timing import check_invocation
+from reconciler.transactions import check, create, update
+from reconciler.verbs import Deed
+
+if TYPE_CHECKING:
+    from reconciler.work import Job
+
+
+def release_lease(command: Command, job: Job, invocation: Invocation) -> Deed:
+    """The segment is free, and whoever held it can write nothing more. Its work goes on from the checkpoint."""
+    segment = command.asked["segment"]
+    row = control.ensure(invocation=invocation)
+    stored = invocation.control_row(keys.lease(segment))
+    if stored is None:
+        return _restored(segment, row, job, invocation)
+    lease = Lease.of(stored)
+    result = {
+        "segment": segment,
+        "generation": lease.generation + 1,
+        "loser": lease.owner,
+        "loser_generation": lease.generation if lease.owner else None,
+        "restored": False,
+    }
+    steps = [
+        update(
+            "LEASE",
+            invocation.table,
+            invocation.row_key(keys.lease(segment)),
+            set={"generation": lease.generation + 1, "token": str(uuid.uuid4())},
+            remove=("owner", "expires_at_ms"),
+            when=lease.fence,
+        )
+    ]
+    run_id = stored.get("run_id")
+    if lease.owner and lease.interval_id and isinstance(run_id, str):
+        told = {"segment": segment, "generation": lease.generation + 1, **lease.loser}
+        told |= {"reason": command.reason, "actor": command.requested_by}
+        steps.append(audit("RELEASED", lease.interval_id, run_id, invocation=invocation, **told))
+    return Deed("RELEASED", result, steps, result | lease.loser)
+
+
+def _restored(segment: str, row: Control, job: Job, invocation: Invocation) -> Deed:
+    generation = 1 + highest_generation(segment, job, invocation)
+    lease: Row = {"schema": SCHEMA, "generation": generation, "token": str(uuid.uuid4())}
+    if row.paused:
+        lease["paused"] = row.pause_no
+    steps = [
+        create("LEASE", invocation.table, invocation.row_key(keys.lease(segment)) | lease),
+        check("CONTROL", invocation.table, invocation.row_key(keys.CONTROL), when=Attr("pause_no").eq(row.pause_no)),
+    ]
+    result: Row = {"segment": segment, "generation": generation, "restored": True}
+    result |= {"loser": None, "loser_generation": None}
+    return Deed("RELEASED", result, steps, result)
+
+
+def highest_generation(segment: str, job: Job, invocation: Invocation) -> int:
+    """Of everything on record about a segment: PROGRESS, AUDIT and view rows. Raises OutOfTime for too large a view."""
+    highest = 0
+    for prefix in ("PROGRESS#", "AUDIT#"):
+        for row in invocation.each_control_row("begins_with(#sk, :prefix)", {":prefix": prefix}):
+            mentioned = [row, *row.get("fenced", [])]
+            highest = max([highest, *(_number(one.get("generation")) for one in mentioned if _segment(one) == segment)])
+    after = None
+    while True:
+        check_invocation(invocation)
+        page = job.view.read(segment, after=after, upto=None, limit=invocation.settings.page_size)
+        highest = max([highest, *(_number(row.stamp.generation) for row in page.rows)])
+        if page.more_after is None:
+            return highest
+        after = page.more_after
+
+
+def _segment(row: Row) -> object:
+    named = row.get("segment")
+    return named if named is not None else str(row.get(SORT_KEY, "")).rpartition("#")[2]
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,97 @@
+"""Pause and Resume: in CONTROL, which keeps every acquire away, and on every lease, which stops a holder at its range.
+
+A live holder's renewals do not get in the way: the leases are not compared with what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING
+
+from boto3.dynamodb.conditions import Attr
+
+from reconciler import clock, control, keys
+from reconciler.commands import Command
+from reconciler.control import Control
+from reconciler.errors import VerbRefused
+from reconciler.invocation import Invocation
+from reconciler.keys import PARTITION_KEY
+from reconciler.records import unmoved
+from reconciler.transactions import Step, update
+from reconciler.verbs import Deed
+
+if TYPE_CHECKING:
+    from reconciler.work import Job
+
+
+def pause_job(command: Command, job: Job, invocation: Invocation) -> Deed:
+    """Raises VerbRefused when the job is paused already."""
+    row = control.ensure(invocation=invocation)
+    if row.pause is not None:
+        who, when, why = (row.pause.get(name) for name in ("who", "when", "why"))
+        raise VerbRefused(f"Pause: paused by {who} since {when}: {why}")
+    said = {"pause": pause(command.requested_by, command.reason, invocation=invocation)}
+    pause_no, steps = pausing(row, said, without=lost_leases(invocation), invocation=invocation)
+    return Deed("PAUSED", {"pause_no": pause_no}, steps, {"pause_no": pause_no})
+
+
+def resume_job(command: Command, job: Job, invocation: Invocation) -> Deed:
+    """Raises VerbRefused when the job is not paused."""
+    row = control.ensure(invocation=invocation)
+    if row.pause is None:
+        raise VerbRefused("Resume: the job is not paused")
+    pause_no, steps = resuming(row, without=lost_leases(invocation), invocation=invocation)
+    return Deed("RESUMED", {"pause_no": pause_no}, steps, {"pause_no": pause_no, "pause": dict(row.pause)})
+
+
+def lost_leases(invocation: Invocation) -> set[str]:
+    """The segments whose lease row is gone: CONTROL's pause holds for them, and a restored row takes it over."""
+    segments = keys.segments(invocation.settings.segment_count)
+    return {segment for segment in segments if invocation.control_row(keys.lease(segment)) is None}
+
+
+def pause(who: str, why: str, *, invocation: Invocation, interval_id: str | None = None) -> dict[str, str]:
+    """What CONTROL holds of a pause; `interval_id` is the one whose revocation guard paused the job."""
+    said = {"who": who, "when": clock.text(invocation.clock.now_ms()), "why": why}
+    return said if interval_id is None else {**said, "interval_id": interval_id}
+
+
+def pausing(
+    control: Control, said: Mapping[str, object], *, without: Set[str], invocation: Invocation
+) -> tuple[int, list[Step]]:
+    """The pause's number, and the steps that pause the job: CONTROL, and every lease but those `without`.
+
+    `said` is what CONTROL is to hold of it; a pause that stands keeps its own.
+    """
+    pause_no = control.pause_no + 1
+    said = {} if control.paused else said
+    key = invocation.row_key(keys.CONTROL)
+    as_read = unmoved("pause_no", control.pause_no)
+    steps = [update("CONTROL", invocation.table, key, set={"pause_no": pause_no, **said}, when=as_read)]
+    for segment in _segments(without, invocation):
+        key, exists = invocation.row_key(keys.lease(segment)), Attr(PARTITION_KEY).exists()
+        steps.append(update(keys.lease(segment), invocation.table, key, set={"paused": pause_no}, when=exists))
+    return pause_no, steps
+
+
+def resuming(control: Control, *, without: Set[str], invocation: Invocation) -> tuple[int, list[Step]]:
+    """The steps that end a pause: as `pausing`."""
+    pause_no = control.pause_no + 1
+    steps = [
+        update(
+            "CONTROL",
+            invocation.table,
+            invocation.row_key(keys.CONTROL),
+            set={"pause_no": pause_no},
+            remove=("pause",),
+            when=unmoved("pause_no", control.pause_no),
+        )
+    ]
+    for segment in _segments(without, invocation):
+        key, exists = invocation.row_key(keys.lease(segment)), Attr(PARTITION_KEY).exists()
+        steps.append(update(keys.lease(segment), invocation.table, key, remove=("paused",), when=exists))
+    return pause_no, steps
+
+
+def _segments(without: Set[str], invocation: Invocation) -> list[str]:
+    return [segment for segment in keys.segments(invocation.settings.segment_count) if segment not in without]
