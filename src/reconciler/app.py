@@ -21,7 +21,7 @@ from reconciler.run import run
 from reconciler.settings import Settings
 from reconciler.source import AccountsTable
 from reconciler.triggers import parse_trigger
-from reconciler.verbs import Verb, obey
+from reconciler.verbs import Verb, obey, same_command
 from reconciler.verify import verify
 from reconciler.view import EntitlementsTable
 from reconciler.watchdog import look
@@ -51,7 +51,7 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
     """Handle a nightly, tick or operator event.
 
     Returns `{"trigger", "slot", "outcome", "attempts"}`: one attempt per segment of an interval, as `run.Result`,
-    and as outcome the last one's or "idle". For an operator's command `{"trigger", "slot", "verb", "outcome",
+    and as outcome the last one's or "idle". For an operator's command `{"trigger", "slot", "verb", "asked", "outcome",
     "result"}`, the outcome being "done", or "repeated" when this id was done before. For a duplicate delivery the
     outcome is "duplicate" and `first` the first delivery's answer, None while that still runs. Raises `errors.Refused`
     before any side effect, and whatever ended an attempt in failure.
@@ -68,7 +68,7 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
         if command := trigger.command:
             outcome, result = obey(command, DOES[command.verb], job, invocation=invocation)
             logger.info("command ended", slot=trigger.slot, verb=command.verb, outcome=outcome)
-            return answer | {"verb": command.verb, "outcome": outcome, "result": result}
+            return answer | {"verb": command.verb, "asked": command.asked, "outcome": outcome, "result": result}
         results = run(trigger, job, invocation=invocation)
         outcome = results[-1].outcome if results else "idle"
         logger.info("invocation ended", slot=trigger.slot, outcome=outcome)
@@ -85,6 +85,8 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
     if given is None or duplicate:
         count("DuplicateDeliveries")
         logger.info("duplicate delivery", slot=trigger.slot)
+        if given and trigger.command:
+            same_command(trigger.command, given["verb"], given["asked"])
         return answer | {"outcome": "duplicate", "first": given}
     return given
 

@@ -15,7 +15,7 @@ Each also has `requested_by` and `reason`, and the event an `id` of its own: the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler import keys
@@ -48,17 +48,18 @@ MAX_SPAN = 90
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A checked command; `asked` holds the optional fields that were given, by their names in the event.
-
-    `interval` is "" for verbs that concern no single interval.
-    """
+    """A checked command; `asked` holds the fields of FIELDS that were given, by their names in the event."""
 
     verb: str
     id: str
     requested_by: str
     reason: str
-    interval: str = ""
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Any]
+
+    @property
+    def interval(self) -> str:
+        """The interval it is about; "" for verbs that concern no single one."""
+        return str(self.asked.get("interval", ""))
 
 
 def parse_command(event: Mapping[str, Any], *, now_ms: int, settings: Settings) -> Command:
@@ -81,12 +82,10 @@ def parse_command(event: Mapping[str, Any], *, now_ms: int, settings: Settings) 
     if (lacking := REQUIRED.get(verb)) and lacking not in given:
         raise InvalidTrigger(f"detail.{lacking}", f"{verb} needs it")
     asked = {name: CHECKS[name](f"detail.{name}", value, settings) for name, value in given.items()}
-    interval = asked.pop("interval", "")
-    if interval:
-        _check_dates(interval, asked.get("through", interval), now_ms, settings)
-    return Command(
-        verb=str(verb), id=event_id, requested_by=requested_by, reason=reason, interval=interval, asked=asked
-    )
+    command = Command(verb=str(verb), id=event_id, requested_by=requested_by, reason=reason, asked=asked)
+    if command.interval:
+        _check_dates(command.interval, asked.get("through", command.interval), now_ms, settings)
+    return command
 
 
 def _check_dates(interval: str, through: str, now_ms: int, settings: Settings) -> None:

@@ -17,7 +17,7 @@ from reconciler.errors import VerbRefused
 from reconciler.invocation import Invocation
 from reconciler.keys import PARTITION_KEY
 from reconciler.records import unmoved
-from reconciler.transactions import Step, update
+from reconciler.transactions import Step, check, update
 from reconciler.verbs import Deed
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ def pause_job(command: Command, job: Job, invocation: Invocation) -> Deed:
         who, when, why = (row.pause.get(name) for name in ("who", "when", "why"))
         raise VerbRefused(f"Pause: paused by {who} since {when}: {why}")
     said = {"pause": pause(command.requested_by, command.reason, invocation=invocation)}
-    pause_no, steps = pausing(row, said, without=lost_leases(invocation), invocation=invocation)
-    return Deed("PAUSED", {"pause_no": pause_no}, steps, {"pause_no": pause_no})
+    lost = lost_leases(invocation)
+    pause_no, steps = pausing(row, said, without=lost, invocation=invocation)
+    return Deed("PAUSED", {"pause_no": pause_no}, steps + still_lost(lost, invocation), {"pause_no": pause_no})
 
 
 def resume_job(command: Command, job: Job, invocation: Invocation) -> Deed:
@@ -40,14 +41,23 @@ def resume_job(command: Command, job: Job, invocation: Invocation) -> Deed:
     row = control.ensure(invocation=invocation)
     if row.pause is None:
         raise VerbRefused("Resume: the job is not paused")
-    pause_no, steps = resuming(row, without=lost_leases(invocation), invocation=invocation)
-    return Deed("RESUMED", {"pause_no": pause_no}, steps, {"pause_no": pause_no, "pause": dict(row.pause)})
+    lost = lost_leases(invocation)
+    pause_no, steps = resuming(row, without=lost, invocation=invocation)
+    noted = {"pause_no": pause_no, "pause": dict(row.pause)}
+    return Deed("RESUMED", {"pause_no": pause_no}, steps + still_lost(lost, invocation), noted)
 
 
 def lost_leases(invocation: Invocation) -> set[str]:
     """The segments whose lease row is gone: CONTROL's pause holds for them, and a restored row takes it over."""
     segments = keys.segments(invocation.settings.segment_count)
     return {segment for segment in segments if invocation.control_row(keys.lease(segment)) is None}
+
+
+def still_lost(segments: Set[str], invocation: Invocation) -> list[Step]:
+    """So that no row that is put back meanwhile keeps another pause than CONTROL has."""
+    table, absent = invocation.table, Attr(PARTITION_KEY).not_exists()
+    names = map(keys.lease, sorted(segments))
+    return [check(name, table, invocation.row_key(name), when=absent) for name in names]
 
 
 def pause(who: str, why: str, *, invocation: Invocation, interval_id: str | None = None) -> dict[str, str]:

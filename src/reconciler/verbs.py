@@ -51,6 +51,7 @@ def obey(command: Command, verb: Verb, job: Job, *, invocation: Invocation) -> t
     """
     for _ in range(TRIES):
         if done := invocation.control_row(operator_key(command, invocation)):
+            same_command(command, str(done.get("verb")), done.get("asked"))
             return "repeated", _noted(done)
         deed = verb(command, job, invocation)
         steps = [*deed.steps, create("OPERATOR", invocation.table, _operator_row(command, deed, invocation))]
@@ -62,6 +63,14 @@ def obey(command: Command, verb: Verb, job: Job, *, invocation: Invocation) -> t
         if answer.refusal is None:
             raise answer.unread()
     raise VerbRefused(f"{command.verb}: the rows changed {TRIES} times while this was decided: try again")
+
+
+def same_command(command: Command, verb: str, asked: object) -> None:
+    """Raises VerbRefused when the id was used before, for something else: that was not done now."""
+    if (verb, asked) != (command.verb, command.asked):
+        raise VerbRefused(
+            f"{command.verb}: the id {command.id!r} was used before, for {verb} {asked}: take another one"
+        )
 
 
 def recorded(command: Command, control: Control | None, invocation: Invocation) -> Row:
@@ -92,6 +101,8 @@ def _operator_row(command: Command, deed: Deed, invocation: Invocation) -> Row:
         "schema": SCHEMA,
         "event": deed.event,
         "event_id": command.id,
+        "verb": command.verb,
+        "asked": command.asked,
         "at": clock.text(now_ms),
         "actor": command.requested_by,
         "reason": command.reason,
