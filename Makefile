@@ -19,13 +19,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check validate build invoke install lock clean
+.PHONY: help demo picture local test check validate build invoke install lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(DEV) $(EMULATOR)  ## Play a killed, delayed, repeated and resumed night against the local emulator
-	.venv/bin/python -m tools.demo $(ARGS)
+	PYTHONPATH=src .venv/bin/python -m tools.demo $(ARGS)
+
+picture: $(DEV) $(EMULATOR)  ## Draw docs/timeline.svg, the README's picture, from a run of the demo
+	PYTHONPATH=src .venv/bin/python -m tools.demo --accounts 4000 --kill-after-range 36 --timeline docs/timeline.svg
 
 test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
 	.venv/bin/python -m pytest $(ARGS)
@@ -42,6 +45,9 @@ validate: $(EMULATOR)  ## Validate the template
 build: $(DEV) $(EMULATOR)  ## Build the deployment package (needs python3.13, the version of the Lambda runtime)
 	@PATH="$(CURDIR)/.venv/bin:$$PATH"; python3.13 -c '' 2>/dev/null || { echo "no working python3.13 on the PATH: sam build needs the version of the Lambda runtime" >&2; exit 1; }; \
 	.venv/emulator/bin/sam build
+
+local: $(DEV) $(EMULATOR)  ## Keep an emulator with tables and accounts, for invoke and reconcilectl --local, until Ctrl-C
+	@.venv/bin/python -m tools.local $(ARGS)
 
 invoke: $(DEV) $(EMULATOR)  ## Run one sample event through the real handler (EVENT=events/tick.json)
 	.venv/bin/python -m tools.invoke $(EVENT) $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,22 +24,33 @@ STORIES = {
     "everything changed": ["--changed", "1", "--seed", "3", *SMALL],
 }
 
+ENVIRONMENT = os.environ | {"PYTHONPATH": "src"}
+"""As `make demo` sets it."""
+
 Told = tuple[int, dict[str, Any], str]
 
 
 def tell(*arguments: str) -> Told:
     """Run the demo; return its exit code, its JSON object and what it showed."""
     command = [sys.executable, "-m", "tools.demo", "--json", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
     lines = done.stdout.splitlines()
     return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Future[Told]]:
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the default story's timeline is drawn."""
+    directory: Path = tmp_path_factory.mktemp("demo")
+    return directory / "night.svg"
+
+
+@pytest.fixture(scope="module")
+def told(picture: Path) -> dict[str, Future[Told]]:
     """All stories at the same time: they mostly wait for leases to expire."""
-    with ThreadPoolExecutor(len(STORIES)) as pool:
-        return {name: pool.submit(tell, *arguments) for name, arguments in STORIES.items()}
+    stories = {**STORIES, "default": ["--timeline", str(picture)]}
+    with ThreadPoolExecutor(len(stories)) as pool:
+        return {name: pool.submit(tell, *arguments) for name, arguments in stories.items()}
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -78,13 +90,46 @@ def test_the_shares_of_changed_accounts_are_as_asked(told: dict[str, Future[Told
     assert changes == {"default": 400, "other seed": 80, "nothing changed": 0, "everything changed": 399}
 
 
+def test_the_story_ends_with_who_held_the_lease_when(told: dict[str, Future[Told]], picture: Path) -> None:
+    _, facts, shown = told["default"].result()
+    ending = shown[shown.index("Who held the lease when") :]
+    assert max(map(len, ending.splitlines()[:-1])) <= 80
+    assert ending.splitlines()[-1] == f"drawn to {picture}"
+    rows = re.findall(r"^ *(\d) (worker-\w) .*? (\d+) (COMPLETED|killed or frozen)", ending, re.MULTILINE)
+    assert [(generation, holder, end) for generation, holder, _, end in rows] == [
+        ("1", "worker-a", "killed or frozen"),
+        ("2", "worker-c", "killed or frozen"),
+        ("3", "worker-d", "COMPLETED"),
+        ("4", "worker-b", "COMPLETED"),
+    ]
+    ranges = [int(count) for _, _, count, _ in rows]
+    assert ranges[:2] == [17, 1]
+    assert sum(ranges[:3]) == facts["ranges"]
+    assert re.findall(r"([A-Za-z]+) +(worker-\w)", ending[: ending.index(" 4 worker-b")])[:10] == [
+        ("OBSERVED", "worker-a"),
+        ("DELAYED", "worker-b"),
+        ("killed", "worker-a"),
+        ("duplicate", "worker-b"),
+        ("TAKEOVER", "worker-c"),
+        ("frozen", "worker-c"),
+        ("TAKEOVER", "worker-d"),
+        ("COMPLETED", "worker-d"),
+        ("refused", "worker-c"),
+    ]
+    drawn = picture.read_text("utf-8")
+    assert "worker-a generation 1: 17 ranges, killed or frozen" in drawn
+    assert "duplicate worker-b: same event" in drawn
+
+
 def test_other_seeds_give_other_accounts(told: dict[str, Future[Told]]) -> None:
     assert len({future.result()[1]["checksum"] for future in told.values()}) == len(told)
 
 
 def test_a_demo_that_is_told_to_end_leaves_no_process_behind() -> None:
     command = [sys.executable, "-m", "tools.demo", "--json"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
         assert demo.stderr is not None
         for line in demo.stderr:
             if "worker A takes the lease" in line:

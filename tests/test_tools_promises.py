@@ -10,7 +10,8 @@ import pytest
 from tools import demo
 from tools.director import StoryError
 from tools.promises import Facts, judge
-from tools.story import Options
+from tools.story import Options, Told
+from tools.timeline import Timeline
 
 KEPT = Facts(
     state="COMPLETED",
@@ -119,7 +120,8 @@ def test_the_json_object_holds_every_announced_key() -> None:
 def test_a_broken_promise_is_named_and_fails_the_demo(
     broken: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "tell", lambda *_: replace(KEPT, late_after=5.0) if broken else KEPT)
+    told = Told(replace(KEPT, late_after=5.0) if broken else KEPT, Timeline("nightly", 0, ()))
+    monkeypatch.setattr(demo, "tell", lambda *_: told)
     assert demo.main([]) == (1 if broken else 0)
     shown = capsys.readouterr().out
     assert ("Broken: A late night is seen" in shown) is broken
@@ -153,6 +155,8 @@ def test_a_story_that_halts_says_why_and_fails(
         (["--kill-after-range", "0"], "--kill-after-range"),
         (["--kill-after-range", "33"], "--kill-after-range"),
         (["--accounts", "100"], "at least 3 ranges, not 2"),
+        (["--timeline", "night.pdf"], "night.pdf"),
+        (["--timeline", "absent/night.svg"], "absent/night.svg"),
         (["--unknown"], "--unknown"),
     ],
 )
@@ -166,4 +170,4 @@ def test_bad_arguments_are_named_and_exit_with_2(
 
 
 def test_the_last_range_that_leaves_two_for_the_others_is_allowed() -> None:
-    assert demo.parse(["--kill-after-range", "32", "--json"]) == (Options(kill_after_range=32), True)
+    assert demo.parse(["--kill-after-range", "32", "--json"]) == (Options(kill_after_range=32), True, None)

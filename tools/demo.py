@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tools import timeline
 from tools.director import StoryError
 from tools.emulator import EmulatorError
 from tools.promises import Facts, Promise, judge
@@ -30,24 +32,33 @@ from tools.worker import WorkerError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the story, print what came of it, return the exit code."""
-    options, as_json = parse(arguments)
+    options, as_json, picture = parse(arguments)
     console = Console(stderr=as_json)  # with --json, stdout holds the object and nothing else
     began = time.monotonic()
     try:
         with Screen(console, options.accounts) as screen:
-            facts = tell(options, screen)
+            told = tell(options, screen)
     except (StoryError, WorkerError, EmulatorError, TimeoutError) as error:
         console.print(f"[bold red]The story came to a halt:[/] {error}", highlight=False)
         return 1
+    facts = told.facts
     promises = judge(facts, kill_after_range=options.kill_after_range)
     present(console, facts, promises, time.monotonic() - began)
+    console.print("\nWho held the lease when. All times are UTC; what the ControlTable tells is in capitals\n")
+    console.print(timeline.text(told.timeline, console.width))
+    if picture is not None:
+        timeline.draw(told.timeline, picture)
+        console.print(f"\ndrawn to {picture}", highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps(facts.json()))
     return 0 if all(promise.kept for promise in promises) else 1
 
 
-def parse(arguments: Sequence[str] | None) -> tuple[Options, bool]:
-    """Read and check the command line; exits with 2 and a message that names what is wrong."""
+def parse(arguments: Sequence[str] | None) -> tuple[Options, bool, Path | None]:
+    """Read and check the command line; exits with 2 and a message that names what is wrong.
+
+    Returns the story's options, whether JSON is wanted, and where to draw the timeline.
+    """
     parser = argparse.ArgumentParser(prog="python -m tools.demo", description="Play one bad night and judge it.")
     defaults = Options()
     parser.add_argument("--accounts", type=int, default=defaults.accounts, help="accounts on both sides (%(default)s)")
@@ -63,8 +74,14 @@ def parse(arguments: Sequence[str] | None) -> tuple[Options, bool]:
         "--changed", type=float, default=defaults.changed, help="share out of line, 0 to 1 (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print the facts as one JSON object on the last line")
+    parser.add_argument("--timeline", metavar="FILE", help="draw who held the lease when, as .svg or .png")
     given = vars(parser.parse_args(arguments))
     as_json: bool = given.pop("json")
+    file: str | None = given.pop("timeline")
+    try:
+        picture = None if file is None else timeline.drawable(file)
+    except ValueError as error:
+        parser.error(f"--timeline: {error}")
     wanted = given.pop("kill_after_range")
     options = Options(**given)
     if problem := _problem(options):
@@ -77,7 +94,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[Options, bool]:
         wanted = options.kill_after_range if options.kill_after_range <= last else math.ceil(last / 2)
     if not 1 <= wanted <= last:
         parser.error(f"--kill-after-range must be between 1 and {last}, not {wanted}: there are {ranges} ranges")
-    return replace(options, kill_after_range=wanted), as_json
+    return replace(options, kill_after_range=wanted), as_json, picture
 
 
 def _problem(options: Options) -> str | None:

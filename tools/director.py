@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tools.faults import Hold
 from tools.scene import Scene, scheduled_event
 from tools.seed import Seeded
+from tools.timeline.history import Mark
 from tools.wire import Call
 from tools.worker import Reply, Worker
 
@@ -34,10 +35,14 @@ class Show(Protocol):
 
 
 class Director:
-    """Directs one night on a stage. `ticks` come a `tick` apart, from eight ticks ago on, each a slot of its own."""
+    """Directs one night on a stage. `ticks` come a `tick` apart, from eight ticks ago on, each a slot of its own.
+
+    `notes` are what was noted, in order.
+    """
 
     def __init__(self, stage: Scene, show: Show, night: datetime, tick: timedelta) -> None:
         self._stage, self._show, self._night, self._tick = stage, show, night, tick
+        self.notes: list[Mark] = []
         self._next_tick = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 8 * tick
 
     def cast(self, rows: Seeded, *names: str) -> list[Worker]:
@@ -58,6 +63,10 @@ class Director:
         """The event of the next tick."""
         self._next_tick += self._tick
         return scheduled_event("tick", self._next_tick)
+
+    def note(self, event: str, worker: Worker, what: str = "") -> None:
+        """Remember what the ControlTable does not tell, as it happens now."""
+        self.notes.append(Mark(at_ms=time.time_ns() // 1_000_000, event=event, who=worker.name, what=what))
 
     def until(self, reached: Callable[[], object], what: str, worker: Worker | None = None) -> None:
         """Wait until `reached()` is true. Raises StoryError when it takes too long or `worker` ends before."""

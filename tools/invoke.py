@@ -1,7 +1,8 @@
-"""`make invoke EVENT=events/nightly.json`: one event through the real handler, against fresh tables on a local AWS.
+"""`make invoke EVENT=events/nightly.json`: one event through the real handler, against tables on a local AWS.
 
-Starts an emulator, or uses the one that AWS_ENDPOINT_URL names. Exits 0 with the result and the metrics it emitted,
-1 when the handler raised or no tables could be made, 2 when the event file cannot be used.
+While `make local` runs, on its tables, so that one event goes on where another left off; else on fresh ones, on an
+emulator of its own or on the one that AWS_ENDPOINT_URL names. Exits 0 with the result and the metrics it emitted, 1
+when the handler raised or no tables could be made, 2 when the event file cannot be used.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 
+from tools import local_file
 from tools.emulator import EmulatorError, emulator
-from tools.scene import local_client
+from tools.local_file import answers, read_local
+from tools.scene import REGION, local_client
 from tools.seed import plan, seed
 from tools.tables import create_tables, environment
 from tools.worker import Reply, Worker, WorkerError
 
 JOB = "local-invoke"
-PLACEHOLDER = "<aws.scheduler.scheduled-time>"
+TIME, UNIQUE, LAST_NIGHT = "<aws.scheduler.scheduled-time>", "<unique>", "<last-night>"
+"""What a sample leaves open: EventBridge Scheduler's own placeholder, an operator's new id, the last night's date."""
+
 ACCOUNTS = 40
 
 
@@ -41,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one event and show what came of it; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.invoke", description="Run one event through the handler.")
     parser.add_argument("event", type=Path, help="file with the event, as in events/")
-    parser.add_argument("--stamp", action="store_true", help="only print the event, its scheduled time filled in")
+    parser.add_argument("--stamp", action="store_true", help="only print the event, its placeholders filled in")
     given = parser.parse_args(arguments)
     now = datetime.now(UTC)
     try:
@@ -75,19 +80,34 @@ def read_event(path: Path) -> dict[str, Any]:
 
 
 def stamped(event: dict[str, Any], settings: Mapping[str, str], now: datetime) -> dict[str, Any]:
-    """Fill in the scheduled time, as EventBridge Scheduler would: a nightly's last one, else the last full tick."""
-    if event.get("time") != PLACEHOLDER:
-        return event
+    """Fill in what a sample leaves open: TIME as EventBridge Scheduler would, UNIQUE and LAST_NIGHT as a person would.
+
+    A nightly's time is that of the last night, every other's the last full tick.
+    """
     detail = event.get("detail")
-    if isinstance(detail, dict) and detail.get("trigger") == "nightly":
-        hour, minute = int(settings["SCHEDULE_HOUR"]), int(settings["SCHEDULE_MINUTE"])
-        time = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
-        if time > now:
-            time -= timedelta(days=1)
-    else:
-        tick_s = 60 * int(settings["TICK_MINUTES"])
-        time = datetime.fromtimestamp(now.timestamp() // tick_s * tick_s, UTC)
-    return {**event, "time": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
+    filled = dict(event)
+    if event.get("time") == TIME:
+        nightly = isinstance(detail, dict) and detail.get("trigger") == "nightly"
+        time = last_night(settings, now) if nightly else last_tick(settings, now)
+        filled["time"] = f"{time:%Y-%m-%dT%H:%M:%SZ}"
+    if event.get("id") == UNIQUE:
+        filled["id"] = str(uuid.uuid4())
+    if isinstance(detail, dict) and detail.get("interval") == LAST_NIGHT:
+        filled["detail"] = {**detail, "interval": f"{last_night(settings, now):%Y-%m-%d}"}
+    return filled
+
+
+def last_night(settings: Mapping[str, str], now: datetime) -> datetime:
+    """The last scheduled time of a night that is not in the future."""
+    hour, minute = int(settings["SCHEDULE_HOUR"]), int(settings["SCHEDULE_MINUTE"])
+    time = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return time - timedelta(days=1) if time > now else time
+
+
+def last_tick(settings: Mapping[str, str], now: datetime) -> datetime:
+    """The last full tick."""
+    tick_s = 60 * int(settings["TICK_MINUTES"])
+    return datetime.fromtimestamp(now.timestamp() // tick_s * tick_s, UTC)
 
 
 def environment_of(tables: dict[str, str]) -> dict[str, str]:
@@ -97,26 +117,35 @@ def environment_of(tables: dict[str, str]) -> dict[str, str]:
 
 
 def invoke(event: dict[str, Any], now: datetime) -> int:
-    """Set up tables and a few accounts, run the event in a worker process, print what came of it."""
+    """Run the event in a worker process, print what came of it."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reconciler-")))
-        url = os.environ.get("AWS_ENDPOINT_URL") or stack.enter_context(emulator())
-        client = local_client(url, "invoke")
-        stack.callback(client.close)
-        tables = create_tables(client, suffix=uuid.uuid4().hex[:8])
-        seed(
-            client,
-            plan(accounts=ACCOUNTS),
-            accounts_table=tables["AccountsTable"],
-            entitlements_table=tables["EntitlementsTable"],
-        )
-        settings = environment_of(tables)
+        url, region, settings = local_tables() or fresh_tables(stack)
         event = stamped(event, settings, now)
-        worker = stack.enter_context(Worker("invoke", settings, endpoint=url, directory=directory))
+        worker = stack.enter_context(Worker("invoke", settings, endpoint=url, directory=directory, region=region))
         worker.ready()
-        reply = worker.call(event, handler=handler_of(event))
+        reply = worker.call(event, handler=handler_of(event), timeout_s=960)
         show(event, reply, worker.metrics())
     return 0 if reply.error is None else 1
+
+
+def local_tables() -> tuple[str, str, Mapping[str, str]] | None:
+    """Endpoint, region and environment of `make local`; None when it does not run, or another endpoint is named."""
+    found = None if os.environ.get("AWS_ENDPOINT_URL") else read_local(local_file.LOCAL_FILE)
+    if found is None or not answers(found["endpoint"]):
+        return None
+    return found["endpoint"], found["region"], found["variables"]
+
+
+def fresh_tables(stack: ExitStack) -> tuple[str, str, Mapping[str, str]]:
+    """The same, of new tables with a few accounts; an emulator that was started for them ends with the stack."""
+    url = os.environ.get("AWS_ENDPOINT_URL") or stack.enter_context(emulator())
+    client = local_client(url, "invoke")
+    stack.callback(client.close)
+    tables = create_tables(client, suffix=uuid.uuid4().hex[:8])
+    names = {"accounts_table": tables["AccountsTable"], "entitlements_table": tables["EntitlementsTable"]}
+    seed(client, plan(accounts=ACCOUNTS), **names)
+    return url, REGION, environment_of(tables)
 
 
 def handler_of(event: Mapping[str, Any]) -> str:

@@ -11,11 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from reconciler.clock import SystemClock
+from reconciler.invocation import Invocation
+from reconciler.settings import Settings
 from tools import verify
 from tools.director import Director, Show, last_attempt, outcome
 from tools.promises import Facts
 from tools.scene import Scene, scene, scheduled_event
 from tools.seed import Seeded, plan
+from tools.timeline import Timeline, collect
 
 LEASE_S = 5.0
 SKEW_S = 0.2
@@ -41,7 +45,15 @@ class Options:
     changed: float = 0.2
 
 
-def tell(options: Options, show: Show) -> Facts:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A story that came to its end."""
+
+    facts: Facts
+    timeline: Timeline
+
+
+def tell(options: Options, show: Show) -> Told:
     """Play the story once. Raises StoryError when it comes to a halt, and whatever its tools raise."""
     rows = plan(accounts=options.accounts, seed=options.seed, changed=options.changed)
     next_night = datetime.now(UTC).replace(second=0, microsecond=0) + HALF_TICK
@@ -67,7 +79,7 @@ def settings(options: Options, rows: Seeded, next_night: datetime) -> Mapping[st
     }
 
 
-def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stage: Scene, show: Show) -> Facts:
+def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stage: Scene, show: Show) -> Told:
     """The steps, in their order."""
     first, second = nights
     kill_after, page_size = options.kill_after_range, options.page_size
@@ -88,12 +100,14 @@ def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stag
 
     show.step(f"Worker A is killed (SIGKILL) after range {kill_after}")
     director.until(lambda: rest_of_a.held, f"worker A goes on after range {kill_after}", a)
+    director.note("killed", a)
     a.kill()
     rest_of_a.drop()
     killed = stage.progress(first)
 
     show.step("The same event comes again, and another trigger while the dead holder's lease stands")
     repeated = b.call(scheduled_event("nightly", first))
+    director.note(outcome(repeated), b, "same event")
     beside_the_dead = b.call(director.tick())
     reads_of_refused = stage.source_reads(b.name)
 
@@ -109,6 +123,7 @@ def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stag
     director.until(lambda: late_commit.held, "worker C sends its second commit", c)
 
     show.step("Worker C freezes, its commit still on the way; the lease expires, and worker D takes over")
+    director.note("frozen", c)
     c.stop()
     director.expiry()
     finishing = last_attempt(d.call(director.tick()))
@@ -117,6 +132,7 @@ def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stag
     view_before = stage.rows("EntitlementsTable")
     late_commit.release()
     director.until(lambda: stage.refusals(c.name), "the table answers worker C's late commit")
+    director.note("refused", c, "late commit")
     c.go_on()
     woken = last_attempt(c.reply())
     view = stage.rows("EntitlementsTable")
@@ -131,7 +147,8 @@ def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stag
     late_after = director.seconds_late(watchdog)
 
     record, next_record = NOTHING_DONE | stage.run_record(first), NOTHING_DONE | stage.run_record(second)
-    return Facts(
+    timeline = on_record(stage, first, second).noted(f"{first:%Y-%m-%d}", director.notes)
+    facts = Facts(
         state=record["state"],
         killed_after_range=stage.commits(a.name),
         resumed_after_range=killed["ranges"] if woken["resumed_after"] == killed["checkpoint"] else None,
@@ -165,3 +182,16 @@ def play(options: Options, rows: Seeded, nights: tuple[datetime, datetime], stag
         late_before=late_before,
         late_after=late_after,
     )
+    return Told(facts, timeline)
+
+
+def on_record(stage: Scene, *nights: datetime) -> Timeline:
+    """Who held which lease when, as the ControlTable tells it."""
+    invocation = Invocation(
+        settings=Settings.from_env(stage.environment),
+        client=stage.client,
+        clock=SystemClock(),
+        remaining_ms=lambda: 900_000,
+        owner="demo",
+    )
+    return collect([f"{night:%Y-%m-%d}" for night in nights], invocation=invocation)

@@ -1,0 +1,1 @@
+"""What reconcilectl is made of: where it looks, what it reads, and how it tells."""
