@@ -48,9 +48,7 @@ CASES = {
 }
 
 EXEMPT = {
-    "B39": "how long ago is too long is not decided here yet: every missed night runs",
     "B41": "the sample source has no rate limit of its own",
-    "B61": "nothing here evaluates CloudWatch's table of missing data",
     "B63": "tests/test_deploy.py deploys what was built; the documents are not parsed",
     "B65": "needs the container of `sam local invoke`",
     "B67": "needs the container of `sam local invoke`",

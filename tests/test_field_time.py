@@ -197,3 +197,65 @@ def test_there_is_one_interval_for_each_utc_date_whatever_local_clocks_do(
         trigger = parse_trigger(event("nightly", told), now_ms=now_ms, settings=settings)
         assert (trigger.interval_id, trigger.slot) == (change, f"nightly#{change}T{hour:02d}:30:00.000Z")
         assert calendar.due(change, now_ms) == [change]
+
+
+CHANGES = {
+    "New York, spring": ("America/New_York", "2026-03-08T07:00:00Z", -5, -4),
+    "London, spring": ("Europe/London", "2026-03-29T01:00:00Z", 0, 1),
+    "London, autumn": ("Europe/London", "2026-10-25T01:00:00Z", 1, 0),
+    "New York, autumn": ("America/New_York", "2026-11-01T06:00:00Z", -4, -5),
+}
+"""Change → zone, the moment at which its clocks change, their hours from UTC before and after."""
+
+
+def told(moment: datetime, change: str, how: str) -> str:
+    """A moment as text: in UTC, with the offset that local clocks have then, or with a fixed one."""
+    _, changed, before, after = CHANGES[change]
+    local = before if moment < datetime.fromisoformat(changed) else after
+    hours = {"in UTC": 0, "in local time": local, "with +01:00": 1}[how]
+    text = moment.astimezone(timezone(timedelta(hours=hours))).isoformat()
+    return text.replace("+00:00", "Z") if how == "in UTC" else text
+
+
+TELLINGS = ("in UTC", "in local time", "with +01:00")
+
+
+@pytest.mark.field("B45")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("from_change_minutes", [-30, 30, None], ids=["before it", "after it", "at the date's end"])
+@pytest.mark.parametrize("late_minutes", [0, 60])
+def test_a_night_runs_once_per_utc_date_around_a_change_of_clocks(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: str, from_change_minutes: int | None, late_minutes: int
+) -> None:
+    """On the day of the change, the day before and the day after, in a process that lives in that zone.
+
+    Each night is told in one way and then in the others, an hour late or not, and again an hour later, as a schedule in
+    local time does when the hour is repeated.
+    """
+    zone, changed, *_ = CHANGES[change]
+    moment = datetime.fromisoformat(changed)
+    if from_change_minutes is None:
+        moment = moment.replace(hour=23, minute=30)
+    else:
+        moment += timedelta(minutes=from_change_minutes)
+    nights = [moment + timedelta(days=days) for days in (-1, 0, 1)]
+    world.set(schedule_hour=moment.hour, schedule_minute=moment.minute)
+    world.created_at = f"{nights[0]:%Y-%m-%d}T00:00:00Z"
+    world.account("acct", plan="gold")
+    with time_zone(monkeypatch, zone), world.deployed(monkeypatch):
+        for how, night in zip(TELLINGS, nights, strict=True):
+            world.clock.set((night + timedelta(minutes=late_minutes, seconds=5)).isoformat())
+            first = delivered(world, event("nightly", told(night, change, how)))
+            assert (first["slot"], first["outcome"]) == (f"nightly#{night:%Y-%m-%dT%H:%M}:00.000Z", "completed")
+            for other in TELLINGS:
+                again = delivered(world, event("nightly", told(night, change, other)))
+                assert (again["slot"], again["outcome"]) == (first["slot"], "duplicate"), other
+            repeated = night + timedelta(hours=1)
+            world.clock.set((repeated + timedelta(minutes=late_minutes, seconds=5)).isoformat())
+            assert delivered(world, event("nightly", told(repeated, change, how)))["outcome"] == "idle"
+    records = [row for sort_key, row in sorted(world.control().items()) if sort_key.startswith("INTERVAL#")]
+    assert [row["scheduled_at"] for row in records] == [f"{night:%Y-%m-%dT%H:%M}:00.000Z" for night in nights]
+    assert [row["sk"] for row in records] == [f"INTERVAL#{night:%Y-%m-%d}" for night in nights]
+    assert {(row["state"], row["pass"], row["rerun"]) for row in records} == {("COMPLETED", 1, 0)}
+    assert world.lease()["generation"] == len(nights), "each was worked on once"
+    assert world.versions() == {"acct": 1}

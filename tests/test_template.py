@@ -19,8 +19,9 @@ import pytest
 from samtranslator.translator.transform import transform  # type: ignore[import-untyped]  # it ships no types
 
 from reconciler import keys
+from reconciler.commands import VERBS
 from reconciler.observability import WATCHDOG_METRICS, WORKER_METRICS
-from reconciler.settings import Settings
+from reconciler.settings import EACH, LATEST, Settings
 from reconciler.triggers import parse_trigger
 from tools.tables import environment, load_template
 
@@ -247,6 +248,15 @@ def test_a_number_takes_exactly_the_range_it_promises(name: str) -> None:
     for wrong in ("", " 5", "5 ", "-1", "+5", "2.5", "05", "1e1", "0x1", "five"):
         assert not pattern.fullmatch(wrong), wrong
     assert f"{low} to {high}" in PARAMETERS[name]["Description"]
+
+
+def test_missed_nights_are_caught_up_by_a_policy_that_the_code_knows() -> None:
+    policy = PARAMETERS["CatchUpPolicy"]
+    assert (policy["AllowedValues"], policy["Default"]) == ([EACH, LATEST], EACH)
+    for value in policy["AllowedValues"]:
+        assert f"{value} - " in policy["Description"], "each choice is explained"
+        chosen = environment(TABLES, job="a-stack", parameters={"CatchUpPolicy": value})
+        assert Settings.from_env(chosen).catch_up_policy == value
 
 
 @pytest.mark.parametrize("end", [0, 1])
@@ -502,18 +512,6 @@ def test_the_job_emits_only_metrics_that_it_declares() -> None:
     assert emitted_names("reconcile") <= set(WORKER_METRICS)
 
 
-@pytest.mark.field("B59")
-@pytest.mark.parametrize("name", ALARMS)
-def test_an_alarm_window_is_one_that_cloudwatch_takes_and_the_metric_fills(name: str) -> None:
-    alarm = ALARMS[name]
-    period, of, points = alarm["Period"], alarm["EvaluationPeriods"], alarm["DatapointsToAlarm"]
-    assert 1 <= points <= of
-    assert period % 60 == 0
-    assert period * of <= (86_400 if period < 3_600 else 604_800)
-    if name in OWN_ALARMS:
-        assert period >= PERIOD_OF_WATCHDOG_S, "a shorter period would have gaps between two looks of the watchdog"
-
-
 @pytest.mark.parametrize(
     ("name", "metric", "rule", "missing"),
     [
@@ -521,7 +519,7 @@ def test_an_alarm_window_is_one_that_cloudwatch_takes_and_the_metric_fills(name:
         ("SkippedAlarm", "SkippedIntervals", "Maximum GreaterThanThreshold 0", "ignore"),
         ("NeedsRepairAlarm", "IntervalsNeedingRepair", "Maximum GreaterThanThreshold 0", "ignore"),
         ("WatchdogQuietAlarm", "UnfinishedIntervals", "SampleCount LessThanThreshold 1", "breaching"),
-        ("UndeliveredAlarm", "ApproximateNumberOfMessagesVisible", "Maximum GreaterThanThreshold 0", "notBreaching"),
+        ("UndeliveredAlarm", "ApproximateNumberOfMessagesVisible", "Maximum GreaterThanThreshold 0", "ignore"),
         ("ErrorsAlarm", "Errors", "Sum GreaterThanOrEqualToThreshold 3", "notBreaching"),
     ],
 )
@@ -576,6 +574,40 @@ def test_an_alarm_exists_with_the_schedules_and_says_what_to_do(name: str) -> No
     assert len(description) < 700, "CloudWatch keeps 1024 characters, and the names are longer than their placeholders"
     assert ("AlarmActions" in alarm) == (name not in NOT_TOLD)
     assert alarm.get("OKActions") == alarm.get("AlarmActions")
+
+
+COMMANDS = {re.sub("(?<=[a-z])(?=[A-Z])", "-", verb).lower() for verb in VERBS} | {"status", "audit"}
+"""What reconcilectl can do about an alarm: every verb, and looking."""
+
+
+def described(name: str) -> str:
+    text: str = (ALARMS | COMPOSITES)[name]["AlarmDescription"]["Fn::Sub"]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("LateAlarm", {"status", "resume"}),
+        ("SkippedAlarm", {"status", "audit", "rerun", "acknowledge"}),
+        ("NeedsRepairAlarm", {"audit", "preview", "rerun", "acknowledge"}),
+        ("WatchdogSilentAlarm", {"status"}),
+        ("ErrorsAlarm", {"pause", "resume"}),
+    ],
+)
+def test_an_alarm_names_the_commands_that_help(name: str, named: set[str]) -> None:
+    said = set(re.findall(r"`reconcilectl ([a-z-]+)", described(name)))
+    assert said == named
+    assert said <= COMMANDS
+    assert "(--stack-name ${AWS::StackName})" in described(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "verbs"), [("SkippedAlarm", {"Rerun", "Acknowledge"}), ("NeedsRepairAlarm", {"Rerun", "Acknowledge"})]
+)
+def test_an_alarm_that_waits_for_a_person_names_the_events_to_send(name: str, verbs: set[str]) -> None:
+    files = re.findall(r"events/[a-z-]+\.json", described(name))
+    assert {json.loads((ROOT / file).read_text("utf-8"))["detail-type"] for file in files} == verbs
 
 
 def test_the_alarms_exist_only_while_the_schedules_are_enabled() -> None:
