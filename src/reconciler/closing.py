@@ -14,6 +14,7 @@ from reconciler.due import due_intervals
 from reconciler.errors import VerbRefused
 from reconciler.intervals import shifted
 from reconciler.invocation import Invocation
+from reconciler.leases import read_lease
 from reconciler.records import EXPECTED, NEEDS_REPAIR, SKIPPED, RunRecord, unmoved
 from reconciler.transactions import update
 from reconciler.verbs import Deed, operator_key, recorded
@@ -47,7 +48,11 @@ def skip(command: Command, job: Job, invocation: Invocation) -> Deed:
 
 
 def acknowledge(command: Command, job: Job, invocation: Invocation) -> Deed:
-    """One interval, or every one up to `through`. Raises VerbRefused when none of them waits for a person."""
+    """One interval, or every one up to `through`.
+
+    Raises VerbRefused when none of them waits for a person, and when a worker still is at one: what it meets, like a
+    trip of the revocation guard, must not find the interval acknowledged.
+    """
     row = control.ensure(invocation=invocation)
     due_intervals(row, invocation.clock.now_ms(), invocation=invocation)
     last = command.asked.get("through", command.interval)
@@ -60,6 +65,11 @@ def acknowledge(command: Command, job: Job, invocation: Invocation) -> Deed:
     waiting = [one for one in found.values() if one.state in (SKIPPED, NEEDS_REPAIR) and not one.acknowledged]
     if not waiting:
         raise VerbRefused(f"Acknowledge: {_states(command, last, found)}: nothing waits to be acknowledged")
+    for segment in keys.segments(row.segment_count):
+        lease = read_lease(segment, invocation=invocation)
+        if lease.owner and lease.interval_id in [record.interval_id for record in waiting]:
+            at_work = f"{lease.owner} still has segment {segment} of {lease.interval_id}"
+            raise VerbRefused(f"Acknowledge: {at_work}: wait until it has ended, or ReleaseLease")
     seen = {
         "acknowledged_at": clock.text(invocation.clock.now_ms()),
         "acknowledged_by": command.requested_by,
@@ -71,7 +81,7 @@ def acknowledge(command: Command, job: Job, invocation: Invocation) -> Deed:
             invocation.table,
             invocation.row_key(keys.interval(record.interval_id)),
             set=seen,
-            when=unmoved("state", record.state) & record.same_run(),
+            when=unmoved("acknowledged_at", None) & record.same_run(),
         )
         for record in waiting
     ]

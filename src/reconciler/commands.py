@@ -22,6 +22,7 @@ from reconciler import keys
 from reconciler.errors import InvalidTrigger
 from reconciler.intervals import Calendar, checked_id, days_between
 from reconciler.settings import Settings
+from reconciler.shown import shorten
 
 FROM_CHECKPOINT, FROM_START = "checkpoint", "start"
 
@@ -152,8 +153,9 @@ def _segment(path: str, value: object, settings: Settings) -> str:
 
 
 def _account(path: str, value: object, settings: Settings) -> str:
-    if not isinstance(value, str) or not _is_unicode(value):
-        raise InvalidTrigger(path, f"must be an account id, not {value!r}")
+    if not isinstance(value, str) or not _is_unicode(value) or len(value.encode()) > keys.MAX_ACCOUNT_ID_BYTES:
+        wanted = f"an account id of at most {keys.MAX_ACCOUNT_ID_BYTES} bytes"
+        raise InvalidTrigger(path, f"must be {wanted}, not {shorten(repr(value))}")
     return value
 
 

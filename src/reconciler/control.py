@@ -59,9 +59,10 @@ class Control:
             )
         return self
 
-    def tripped_by(self, interval_id: str) -> bool:
-        """Whether it is the revocation guard of this interval that paused the job."""
-        return self.pause is not None and self.pause.get("interval_id") == interval_id
+    @property
+    def paused_by_guard(self) -> bool:
+        """Whether it was the revocation guard that paused the job, not a person."""
+        return self.pause is not None and "interval_id" in self.pause
 
 
 def read(*, invocation: Invocation) -> Control | None:
@@ -93,12 +94,17 @@ def first_interval(*, invocation: Invocation) -> str:
     return Calendar.of(invocation.settings).first_after(created_ms)
 
 
+def within_window(control: Control, wanted: str, *, invocation: Invocation) -> bool:
+    """Whether an interval lies before the first one, but inside the catch-up window: a trigger may add it."""
+    oldest_ms = invocation.clock.now_ms() - invocation.settings.catch_up_ms
+    return wanted < control.first_interval and Calendar.of(invocation.settings).scheduled_ms(wanted) >= oldest_ms
+
+
 def lower(control: Control, wanted: str, *, invocation: Invocation) -> Control:
     """Make an interval inside the catch-up window the first one, when a trigger names one before it."""
     if wanted >= control.first_interval:
         return control
-    scheduled_ms = Calendar.of(invocation.settings).scheduled_ms(wanted)
-    if scheduled_ms < invocation.clock.now_ms() - invocation.settings.catch_up_ms:
+    if not within_window(control, wanted, invocation=invocation):
         logger.warning("night before the catch-up window ignored", interval=wanted, first=control.first_interval)
         return control
     changed = replace(control, first_interval=wanted, open_from=min(control.open_from, wanted))

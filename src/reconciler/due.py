@@ -17,7 +17,6 @@ from reconciler.control import Control
 from reconciler.intervals import Calendar, Plan, Skip, catch_up
 from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA, Row
-from reconciler.keys import PARTITION_KEY
 from reconciler.records import EXPECTED, RUNNABLE, SKIPPED, RunRecord, read_until, unmoved
 from reconciler.transactions import create, send, update
 
@@ -29,7 +28,10 @@ SKIPS_A_TICK = 5 * SKIPS_A_WRITE
 
 
 def due_intervals(control: Control, now_ms: int, *, invocation: Invocation) -> list[RunRecord]:
-    """Every due interval that may be unfinished, as it stands once the catch-up plan is on record; oldest first."""
+    """Every due interval that may be unfinished, as it stands once the catch-up plan is on record; oldest first.
+
+    What the plan skips is left out while it is not recorded as skipped: it must not run.
+    """
     records = read_until(control.open_from, now_ms, invocation=invocation)
     plan = catch_up(now_ms, invocation.settings, records, control)
     unseen = [interval_id for interval_id in plan.run if interval_id in plan.unrecorded]
@@ -38,12 +40,14 @@ def due_intervals(control: Control, now_ms: int, *, invocation: Invocation) -> l
     skip(plan, control.segment_count, invocation=invocation)
     if not unseen and not plan.skip:
         return records
-    return read_until(control.open_from, now_ms, invocation=invocation)
+    skipped = {skip.interval_id for skip in plan.skip}
+    records = read_until(control.open_from, now_ms, invocation=invocation)
+    return [record for record in records if record.state != EXPECTED or record.interval_id not in skipped]
 
 
 def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> None:
     """Record an interval as EXPECTED unless it is recorded already. Raises TransientFailure when AWS won't."""
-    row = _first_row(interval_id, segment_count, invocation)
+    row = first_row(interval_id, segment_count, invocation)
     steps = [
         create("INTERVAL", invocation.table, row),
         audit("OBSERVED", interval_id, row["run_id"], invocation=invocation),
@@ -56,7 +60,7 @@ def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> 
 def skip(plan: Plan, segment_count: int, *, invocation: Invocation) -> None:
     """Record the intervals that the plan skips, only if they still never started: one audit row for all of a reason.
 
-    At most SKIPS_A_TICK of them, oldest first; when another invocation was quicker, the next tick does the rest.
+    At most SKIPS_A_TICK of them, oldest first. When another invocation was quicker with one, the next tick plans anew.
     """
     for _, group in groupby(plan.skip[:SKIPS_A_TICK], key=lambda skip: (skip.reason, skip.superseded_by)):
         if not _skip_span(list(group), plan.unrecorded, segment_count, invocation):
@@ -74,7 +78,10 @@ def delay(record: RunRecord, cause: str, *, invocation: Invocation, held_until: 
             invocation.table,
             invocation.row_key(keys.interval(record.interval_id)),
             set={f"delays.{cause}": since},
-            when=Attr(PARTITION_KEY).exists() & Attr("state").is_in(RUNNABLE) & Attr(f"delays.{cause}").not_exists(),
+            when=unmoved("run_id", record.run_id)
+            & Attr("rerun").eq(record.rerun)
+            & Attr("state").is_in(RUNNABLE)
+            & Attr(f"delays.{cause}").not_exists(),
         ),
         audit(
             "DELAYED",
@@ -92,31 +99,24 @@ def delay(record: RunRecord, cause: str, *, invocation: Invocation, held_until: 
 
 
 def _skip_span(skips: Sequence[Skip], unrecorded: frozenset[str], segment_count: int, invocation: Invocation) -> bool:
-    """All of one reason; False when a row was not as planned any more."""
-    first, last = skips[0], skips[-1]
+    """All of one reason; False when a row was not as planned any more.
+
+    Every write puts the audit row again, so that it never tells of more than was recorded.
+    """
+    first = skips[0]
     at = clock.text(invocation.clock.now_ms())
     audit_key = keys.audit(first.interval_id, at, uuid.uuid4().hex)
     run_id = keys.run_id(invocation.settings.job_name, first.interval_id, 1)
     why = {"reason": first.reason, "superseded_by": first.superseded_by, "policy": _policy(invocation)}
     about = {name: value for name, value in why.items() if value is not None}
-    steps = [
-        audit(
-            "SKIPPED",
-            first.interval_id,
-            run_id,
-            invocation=invocation,
-            sort_key=audit_key,
-            first=first.interval_id,
-            last=last.interval_id,
-            nights=len(skips),
-            **about,
-        )
-    ]
     skipped = {"state": SKIPPED, "skip": {**about, "at": at, "actor": invocation.owner, "audit": audit_key}}
     for start in range(0, len(skips), SKIPS_A_WRITE):
-        for skip in skips[start : start + SKIPS_A_WRITE]:
+        batch = skips[start : start + SKIPS_A_WRITE]
+        told = {"first": first.interval_id, "last": batch[-1].interval_id, "nights": start + len(batch), **about}
+        steps = [audit("SKIPPED", first.interval_id, run_id, invocation=invocation, sort_key=audit_key, **told)]
+        for skip in batch:
             if skip.interval_id in unrecorded:
-                row = _first_row(skip.interval_id, segment_count, invocation) | skipped
+                row = first_row(skip.interval_id, segment_count, invocation) | skipped
                 steps.append(create("INTERVAL", invocation.table, row))
             else:
                 key = invocation.row_key(keys.interval(skip.interval_id))
@@ -127,7 +127,6 @@ def _skip_span(skips: Sequence[Skip], unrecorded: frozenset[str], segment_count:
             return False
         if not answer.applied:
             raise answer.unread()
-        steps = []
     return True
 
 
@@ -136,7 +135,7 @@ def _policy(invocation: Invocation) -> Row:
     return {"catch_up_policy": settings.catch_up_policy, "catch_up_days": settings.catch_up_days}
 
 
-def _first_row(interval_id: str, segment_count: int, invocation: Invocation) -> Row:
+def first_row(interval_id: str, segment_count: int, invocation: Invocation) -> Row:
     """The run record of an interval of which nothing is known but that it is due."""
     calendar = Calendar.of(invocation.settings)
     return invocation.row_key(keys.interval(interval_id)) | {

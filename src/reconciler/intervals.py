@@ -47,8 +47,7 @@ class Calendar:
 
     def due(self, open_from: str, until_ms: int) -> list[str]:
         """Every interval from `open_from` on that is scheduled at or before `until_ms`, oldest first."""
-        last = previous_id(self.first_after(until_ms))
-        return [shifted(open_from, offset) for offset in range(days_between(open_from, last) + 1)]
+        return span(open_from, self.first_after(until_ms))
 
 
 EXPIRED = "never started, and older than the catch-up window"
@@ -122,13 +121,14 @@ def days_between(first: str, last: str) -> int:
     return (date.fromisoformat(last) - date.fromisoformat(first)).days
 
 
+def span(first: str, end: str) -> list[str]:
+    """Every id from `first` on and before `end`."""
+    return [shifted(first, offset) for offset in range(days_between(first, end))]
+
+
 def shifted(interval_id: str, days: int) -> str:
     return (date.fromisoformat(interval_id) + timedelta(days=days)).isoformat()
 
 
 def next_id(interval_id: str) -> str:
     return shifted(interval_id, 1)
-
-
-def previous_id(interval_id: str) -> str:
-    return shifted(interval_id, -1)

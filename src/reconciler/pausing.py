@@ -16,7 +16,7 @@ from reconciler.control import Control
 from reconciler.errors import VerbRefused
 from reconciler.invocation import Invocation
 from reconciler.keys import PARTITION_KEY
-from reconciler.records import unmoved
+from reconciler.records import read_until, unmoved
 from reconciler.transactions import Step, check, update
 from reconciler.verbs import Deed
 
@@ -37,10 +37,14 @@ def pause_job(command: Command, job: Job, invocation: Invocation) -> Deed:
 
 
 def resume_job(command: Command, job: Job, invocation: Invocation) -> Deed:
-    """Raises VerbRefused when the job is not paused."""
+    """Raises VerbRefused when the job is not paused, or the revocation guard stopped an interval that still waits."""
     row = control.ensure(invocation=invocation)
     if row.pause is None:
         raise VerbRefused("Resume: the job is not paused")
+    for record in read_until(row.open_from, invocation.clock.now_ms(), invocation=invocation):
+        if record.stopped_by_guard:
+            on = f"Rerun {record.interval_id} with a revocation_bound, or Acknowledge it first"
+            raise VerbRefused(f"Resume: the revocation guard stopped {record.interval_id}: {on}")
     lost = lost_leases(invocation)
     pause_no, steps = resuming(row, without=lost, invocation=invocation)
     noted = {"pause_no": pause_no, "pause": dict(row.pause)}

@@ -16,8 +16,11 @@ from reconciler.diff import Decision, decide, totals
 from reconciler.errors import OutOfTime
 from reconciler.invocation import Invocation
 from reconciler.items import Row
+from reconciler.merge import Page, Side
 from reconciler.ranges import EMPTY_SOURCE, too_many
 from reconciler.scan import Sides
+from reconciler.shown import Shown
+from reconciler.source import SourceRecord
 from reconciler.timing import check_invocation
 from reconciler.totals import Totals
 from reconciler.verbs import Deed
@@ -25,24 +28,22 @@ from reconciler.verbs import Deed
 if TYPE_CHECKING:
     from reconciler.work import Job
 
-SHOWN = 100
-SHOWN_BYTES = 100_000
-"""So that an answer stays far below Lambda's 6 MB, and below what one row of the IdempotencyTable holds."""
-
 COUNTED = ("accounts", "granted", "changed", "revoked", "rejected", "view_rows", "source_rows")
 
 
 @dataclass(slots=True)
 class Report:
-    """What was seen so far; `segment` and `after` are where to go on."""
+    """What was seen so far; `segment` and `after` are where to go on, `of_segment` what this segment showed."""
 
     segment: str
     after: str | None
     pages: int = 0
+    slowest_s: float = 0.0
     seen: Totals = field(default_factory=Totals)
-    first: list[Row] = field(default_factory=list)
-    bytes_left: int = SHOWN_BYTES
-    empty_source: bool = False
+    of_segment: Totals = field(default_factory=Totals)
+    source_judged: bool = False
+    source_empty: bool = False
+    first: Shown = field(default_factory=Shown)
 
 
 def preview(command: Command, job: Job, invocation: Invocation) -> Deed:
@@ -61,38 +62,54 @@ def preview(command: Command, job: Job, invocation: Invocation) -> Deed:
     stored = report.seen.stored()
     counts: Row = {name: stored[name] for name in COUNTED}
     counts |= {"guard": _guard(report, invocation), "complete": complete}
-    on = None if complete else {"segment": report.segment, "after": report.after}
-    return Deed("PREVIEWED", counts | {"first": report.first, "next": on}, noted=counts)
+    counts["next"] = None if complete else {"segment": report.segment, "after": report.after}
+    return Deed("PREVIEWED", counts | {"first": report.first.rows}, noted=counts)
 
 
 def _read_on(report: Report, segments: tuple[str, ...], job: Job, invocation: Invocation) -> None:
+    source = InTime(job.source, report, invocation)
     for segment in segments[segments.index(report.segment) :]:
         if segment != report.segment:
-            report.segment, report.after = segment, None
-        sides = Sides(job.source, job.view, segment, invocation.settings.page_size)
-        before = report.seen
+            report.segment, report.after, report.of_segment, report.source_judged = segment, None, Totals(), False
+        sides = Sides(source, job.view, segment, invocation.settings.page_size)
         for pairs in sides.pages(report.after):
             _add(report, list(map(decide, pairs)))
-            check_invocation(invocation)
-        of_segment = report.seen - before
-        if of_segment.revoked and not of_segment.source_rows and sides.source_is_empty():
-            report.empty_source = True
+            if report.of_segment.revoked and not report.source_judged:
+                report.source_empty |= not report.of_segment.source_rows and sides.source_is_empty()
+                report.source_judged = True
+
+
+@dataclass(frozen=True, slots=True)
+class InTime:
+    """The source, read only while one more read like the slowest so far fits into the invocation; a merge.Side."""
+
+    source: Side[SourceRecord]
+    report: Report
+    invocation: Invocation
+
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+        """See merge.Side. Raises OutOfTime."""
+        clock = self.invocation.clock
+        if self.report.pages:
+            check_invocation(self.invocation, self.report.slowest_s)
+        began = clock.monotonic()
+        page = self.source.read(segment, after=after, upto=upto, limit=limit)
+        self.report.slowest_s = max(self.report.slowest_s, clock.monotonic() - began)
+        return page
 
 
 def _add(report: Report, decisions: list[Decision]) -> None:
     report.pages += 1
     report.seen += totals(decisions)
+    report.of_segment += totals(decisions)
     if decisions:
         report.after = decisions[-1].account_id
     for decision in decisions:
-        if decision.writes and len(report.first) < SHOWN and report.bytes_left > 0:
-            shown = _shown(decision)
-            report.bytes_left -= sum(len(str(value)) for value in shown.values())
-            if report.bytes_left >= 0:
-                report.first.append(shown)
+        if decision.writes:
+            report.first.add(_row(decision))
 
 
-def _shown(decision: Decision) -> Row:
+def _row(decision: Decision) -> Row:
     effect, row = decision.effect, decision.pair.row
     return {
         "account_id": decision.account_id,
@@ -105,6 +122,5 @@ def _shown(decision: Decision) -> Row:
 
 def _guard(report: Report, invocation: Invocation) -> str | None:
     """Why the revocation guard would stop the run, as far as it was read."""
-    if report.empty_source:
-        return EMPTY_SOURCE
-    return too_many(report.seen.revoked, invocation.settings.max_revocations)
+    bound = invocation.settings.max_revocations
+    return EMPTY_SOURCE if report.source_empty and bound else too_many(report.seen.revoked, bound)

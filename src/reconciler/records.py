@@ -50,7 +50,9 @@ class RunRecord:
     segments: Mapping[str, Row]
     delays: Mapping[str, str]
     acknowledged: bool
+    tripped: bool
     pass_began_at: str | None
+    rerun_at: str | None
 
     @classmethod
     def of(cls, row: Row) -> RunRecord:
@@ -72,6 +74,8 @@ class RunRecord:
             segments=attribute(row, "segments", dict, parse=_all_maps),
             delays=attribute(row, "delays", dict),
             acknowledged="acknowledged_at" in row,
+            tripped=attribute(row, "tripped", bool, optional=True) is True,
+            rerun_at=attribute(row, "rerun_at", str, parse=clock.parse_ms, optional=True),
             pass_began_at=attribute(row, "pass_began_at", str, parse=clock.parse_ms, optional=True),
         )
 
@@ -84,6 +88,11 @@ class RunRecord:
     def closed(self) -> bool:
         """Nothing is left to do or to look at; as CLOSED says of the row."""
         return self.state == COMPLETED or (self.acknowledged and self.state not in RUNNABLE)
+
+    @property
+    def stopped_by_guard(self) -> bool:
+        """The revocation guard stopped it, and no person has dealt with that yet."""
+        return self.tripped and self.state == NEEDS_REPAIR and not self.acknowledged
 
     def progress_key(self, segment: str) -> str:
         return keys.progress(self.interval_id, self.pass_no, segment)

@@ -147,7 +147,9 @@ def _ending_steps(
     ]
     if with_interval:
         error = {"error": ending.reason, "segment": segment, "at": clock.text(invocation.clock.now_ms())}
-        state = {"state": NEEDS_REPAIR} if ending.event == NEEDS_REPAIR else {}
+        state: Row = {"state": NEEDS_REPAIR} if ending.event == NEEDS_REPAIR else {}
+        if ending.pauses:
+            state["tripped"] = True
         steps.append(
             update(
                 "INTERVAL",

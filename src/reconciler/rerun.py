@@ -6,46 +6,42 @@ Every lease gets a new generation in the same write, so that no message of an ea
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from reconciler import clock, control, keys
 from reconciler.commands import FROM_CHECKPOINT, FROM_START, Command
 from reconciler.control import Control
-from reconciler.due import due_intervals
+from reconciler.due import due_intervals, first_row
 from reconciler.errors import VerbRefused
+from reconciler.intervals import span
 from reconciler.invocation import Invocation
-from reconciler.items import Row, attribute
-from reconciler.keys import PARTITION_KEY, SORT_KEY
+from reconciler.items import Row
+from reconciler.keys import PARTITION_KEY
 from reconciler.leases import Lease, read_lease
 from reconciler.records import COMPLETED, RUNNING, RunRecord, unmoved
+from reconciler.restart import come_to, later_commits, where_from
 from reconciler.totals import Totals
-from reconciler.transactions import Step, as_read, update
+from reconciler.transactions import Step, as_read, create, update
 from reconciler.verbs import Deed, recorded
-from reconciler.work import Job
+
+if TYPE_CHECKING:
+    from reconciler.work import Job
 
 OUTDATED = (
-    *("skip", "last_error", "acknowledged_at", "acknowledged_by", "acknowledged_in", "completed_at", "late_by_s"),
+    *("skip", "last_error", "tripped", "acknowledged_at", "acknowledged_by", "acknowledged_in"),
+    *("completed_at", "late_by_s", "revocation_bound"),
     *(name for name in Totals().stored() if name != "revoked"),
 )
 """What a rerun takes from the run record; the audit row keeps the whole record as it was."""
 
-Committed = Mapping[str, tuple[int, str]]
-"""Segment → generation of its last commit, and the interval that made it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a rerun begins, and why there."""
-
-    place: str
-    why: str
-
 
 def rerun(command: Command, job: Job, invocation: Invocation) -> Deed:
-    """Raises VerbRefused when the interval is not on record, completed without `force`, or a lease is held."""
+    """Raises VerbRefused when the interval is not on record, completed without `force`, or a lease is held.
+
+    An interval before the first one, but within the catch-up window, is added to the record, and those between with it.
+    """
     row = control.ensure(invocation=invocation)
     leases = [read_lease(segment, invocation=invocation) for segment in keys.segments(row.segment_count)]
     now_ms = invocation.clock.now_ms()
@@ -55,21 +51,22 @@ def rerun(command: Command, job: Job, invocation: Invocation) -> Deed:
             raise VerbRefused(
                 f"Rerun: {lease.owner} holds segment {lease.segment} until {until}: wait, Pause, or ReleaseLease"
             )
-    row = control.lower(row, command.interval, invocation=invocation)
-    due_intervals(row, now_ms, invocation=invocation)
-    before = recorded(command, row, invocation)
+    records = due_intervals(row, now_ms, invocation=invocation)
+    unknown = invocation.control_row(keys.interval(command.interval)) is None
+    added = unknown and control.within_window(row, command.interval, invocation=invocation)
+    new = first_row(command.interval, row.segment_count, invocation)
+    before = new if added else recorded(command, row, invocation)
     record = RunRecord.of(before)
     if record.state == COMPLETED and not command.asked.get("force"):
         raise VerbRefused(f"Rerun: {record.interval_id} is COMPLETED: set force to run it again from the start")
-    start = where_from(
-        record, command.asked.get("from"), _own(record, invocation), _later(record.interval_id, invocation)
-    )
+    own = come_to(record, invocation=invocation)
+    start = where_from(record, command.asked.get("from"), own, later_commits(record.interval_id, invocation=invocation))
+    stated = command.asked.get("revocation_bound")
+    bound = record.revocation_bound if stated is None and start.place == FROM_CHECKPOINT else stated
+    guards = [other for other in records if other.stopped_by_guard and other.interval_id != record.interval_id]
+    lifts = stated is not None and row.paused_by_guard and record.tripped and not guards
     pass_no = record.pass_no + (start.place == FROM_START)
     run_id = keys.run_id(invocation.settings.job_name, record.interval_id, pass_no)
-    bound = command.asked.get("revocation_bound")
-    if bound is None and start.place == FROM_CHECKPOINT:
-        bound = record.revocation_bound
-    lifts = command.asked.get("revocation_bound") is not None and row.tripped_by(record.interval_id)
     result = {
         "interval": record.interval_id,
         "run_id": run_id,
@@ -80,13 +77,23 @@ def rerun(command: Command, job: Job, invocation: Invocation) -> Deed:
         "state_before": record.state,
         "revocation_bound": bound,
         "paused": row.paused and not lifts,
+        "added": span(record.interval_id, row.first_interval) if added else [],
     }
     fenced = [{"segment": lease.segment, "generation": lease.generation + 1} | lease.loser for lease in leases]
+    at = clock.text(now_ms)
+    changed: Row = {"state": RUNNING, "rerun": record.rerun + 1, "rerun_at": at, "delays": {}}
+    changed["repair_owner"] = command.requested_by
+    if start.place == FROM_START:
+        changed |= {"pass": pass_no, "run_id": run_id, "segments": {}, "revoked": 0, "pass_began_at": at}
+    if bound is not None:
+        changed["revocation_bound"] = bound
     return Deed(
         "RERUN",
         result,
         [
-            _interval_step(record, command, start, run_id, pass_no, bound, invocation),
+            create("INTERVAL", invocation.table, before | changed)
+            if added
+            else _interval_step(record, changed, invocation),
             _control_step(row, record.interval_id, lifts, invocation),
             *(_fence(lease, lifts, invocation) for lease in leases),
         ],
@@ -95,84 +102,24 @@ def rerun(command: Command, job: Job, invocation: Invocation) -> Deed:
     )
 
 
-def where_from(record: RunRecord, asked: str | None, own: Committed, later: Committed) -> Start:
-    """Where a rerun begins; pure. Raises VerbRefused when the checkpoint was asked for and is of no use any more.
-
-    `own` are the commits of the interval's present pass, `later` the last ones of later intervals.
-    """
-    if asked == FROM_START:
-        return Start(FROM_START, "asked for")
-    why = None
-    if record.state == COMPLETED:
-        why = f"{record.interval_id} is COMPLETED"
-    for segment, (generation, _) in sorted(own.items()):
-        newer, interval_id = later.get(segment, (0, ""))
-        if newer > generation:
-            why = f"{interval_id} has committed on segment {segment} since"
-    if why is None:
-        return Start(FROM_CHECKPOINT, "no later interval has committed since" if own else "nothing was committed yet")
-    if asked == FROM_CHECKPOINT:
-        raise VerbRefused(f"Rerun: not from the checkpoint: {why}; leave `from` out, or say start")
-    return Start(FROM_START, why)
-
-
-def _own(record: RunRecord, invocation: Invocation) -> dict[str, tuple[int, str]]:
-    prefix = {":prefix": keys.progress_prefix(record.interval_id, record.pass_no)}
-    return _last_commits(invocation.control_rows("begins_with(#sk, :prefix)", prefix))
-
-
-def _later(interval_id: str, invocation: Invocation) -> dict[str, tuple[int, str]]:
-    first, last = keys.progress_after(interval_id)
-    return _last_commits(invocation.control_rows("#sk BETWEEN :first AND :last", {":first": first, ":last": last}))
-
-
-def _last_commits(rows: list[Row]) -> dict[str, tuple[int, str]]:
-    commits: dict[str, tuple[int, str]] = {}
-    for row in rows:
-        _, interval_id, _, segment = row[SORT_KEY].split("#")
-        if "checkpoint" in row:
-            name = "checkpoint_generation" if "checkpoint_generation" in row else "generation"
-            commit = (attribute(row, name, int), interval_id)
-            commits[segment] = max(commit, commits.get(segment, commit))
-    return commits
-
-
-def _interval_step(
-    record: RunRecord,
-    command: Command,
-    start: Start,
-    run_id: str,
-    pass_no: int,
-    bound: int | None,
-    invocation: Invocation,
-) -> Step:
-    changed: Row = {
-        "state": RUNNING,
-        "rerun": record.rerun + 1,
-        "repair_owner": command.requested_by,
-        "delays": {},
-    }
-    if start.place == FROM_START:
-        began_at = clock.text(invocation.clock.now_ms())
-        changed |= {"pass": pass_no, "run_id": run_id, "segments": {}, "revoked": 0, "pass_began_at": began_at}
-    if bound is not None:
-        changed["revocation_bound"] = bound
-    return update(
-        "INTERVAL",
-        invocation.table,
-        invocation.row_key(keys.interval(record.interval_id)),
-        set=changed,
-        remove=OUTDATED if bound is not None else (*OUTDATED, "revocation_bound"),
-        when=Attr(PARTITION_KEY).exists() & record.same_run(),
-    )
+def _interval_step(record: RunRecord, changed: Row, invocation: Invocation) -> Step:
+    key = invocation.row_key(keys.interval(record.interval_id))
+    outdated = [name for name in OUTDATED if name not in changed]
+    as_it_was = Attr(PARTITION_KEY).exists() & record.same_run()
+    return update("INTERVAL", invocation.table, key, set=changed, remove=outdated, when=as_it_was)
 
 
 def _control_step(row: Control, interval_id: str, lifts: bool, invocation: Invocation) -> Step:
     changed: Row = {
+        "first_interval": min(row.first_interval, interval_id),
         "open_from": min(row.open_from, interval_id),
         "moved_at": clock.text(invocation.clock.now_ms()),
     }
-    as_it_was: ConditionBase = unmoved("open_from", row.open_from) & Attr("pause_no").eq(row.pause_no)
+    as_it_was: ConditionBase = (
+        unmoved("first_interval", row.first_interval)
+        & Attr("open_from").eq(row.open_from)
+        & Attr("pause_no").eq(row.pause_no)
+    )
     if lifts:
         changed["pause_no"] = row.pause_no + 1
     key = invocation.row_key(keys.CONTROL)

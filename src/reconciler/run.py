@@ -26,6 +26,9 @@ from reconciler.work import Job, keep_first, work
 GOES_ON = ("completed", "delayed", "waiting", "moved", "paused", "needs_repair", "failed")
 """Outcomes of one segment after which the invocation looks for more to do."""
 
+CAUSES = {"delayed": "lease_held", "waiting": "backoff"}
+"""Outcomes that delay an interval when no segment of it has another, and the cause that is recorded."""
+
 
 def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     """Work on the oldest unfinished interval first, until nothing may run or the time is up.
@@ -46,7 +49,9 @@ def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     for index, record in enumerate(runnable):
         results += work_on(record, job, failures, invocation)
         if results and results[-1].outcome not in GOES_ON:
-            leave_waiting(runnable[index + 1 :], invocation)
+            for younger in runnable[index + 1 :]:
+                if younger.state == EXPECTED:
+                    wait(younger, "behind_older", invocation)
             break
     else:
         close_books(row, now_ms, records, results, invocation)
@@ -67,19 +72,17 @@ def close_books(
         logger.warning("closed intervals not noted yet", error=str(error))
 
 
-def leave_waiting(younger: list[RunRecord], invocation: Invocation) -> None:
-    """Record what this invocation has no time for; the next tick does it when there is no time for that either."""
+def wait(record: RunRecord, cause: str, invocation: Invocation, held_until: str | None = None) -> None:
+    """Record why a due interval does not run; the next tick does it when there is no time or no answer now."""
     try:
-        for record in younger:
-            if record.state == EXPECTED:
-                delay(record, "behind_older", invocation=invocation)
+        delay(record, cause, invocation=invocation, held_until=held_until)
     except (OutOfTime, TransientFailure) as error:
-        logger.warning("delay not recorded yet", error=str(error))
+        logger.warning("delay not recorded yet", cause=cause, interval=record.interval_id, error=str(error))
 
 
 def wait_paused(record: RunRecord, segment: str, invocation: Invocation) -> Result:
     """A due interval of a paused job: recorded, and late when its deadline passes, but not worked on."""
-    delay(record, "paused", invocation=invocation)
+    wait(record, "paused", invocation)
     return Result(record.interval_id, segment, record.run_id, "paused")
 
 
@@ -92,11 +95,10 @@ def work_on(record: RunRecord, job: Job, failures: list[Exception], invocation: 
             results.append(result)
             if result.outcome not in GOES_ON or record.state not in RUNNABLE:
                 return results
-        outcomes = {result.outcome for result in results}
-        if outcomes == {"delayed"}:
-            delay(record, "lease_held", invocation=invocation, held_until=results[0].held_until)
-        elif outcomes == {"waiting"}:
-            delay(record, "backoff", invocation=invocation)
+        if all(result.outcome in CAUSES for result in results):
+            causes = {CAUSES[result.outcome]: result.held_until for result in reversed(results)}
+            for cause, held_until in causes.items():
+                wait(record, cause, invocation, held_until)
     return results
 
 

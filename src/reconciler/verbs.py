@@ -18,7 +18,7 @@ from reconciler.control import Control
 from reconciler.errors import VerbRefused
 from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA, Row
-from reconciler.transactions import Outcome, Step, create, send
+from reconciler.transactions import CONDITION_FAILED, Outcome, Step, create, send
 
 if TYPE_CHECKING:
     from reconciler.work import Job
@@ -50,17 +50,21 @@ def obey(command: Command, verb: Verb, job: Job, *, invocation: Invocation) -> t
     write, and then the same command, with the same id, may be sent again.
     """
     for _ in range(TRIES):
-        if done := invocation.control_row(operator_key(command, invocation)):
-            same_command(command, str(done.get("verb")), done.get("asked"))
-            return "repeated", _noted(done)
-        deed = verb(command, job, invocation)
+        if done := _done(command, invocation):
+            return "repeated", done
+        try:
+            deed = verb(command, job, invocation)
+        except VerbRefused:
+            if done := _done(command, invocation):
+                return "repeated", done
+            raise
         steps = [*deed.steps, create("OPERATOR", invocation.table, _operator_row(command, deed, invocation))]
         answer = send(steps, invocation=invocation)
         if answer.applied:
             return "done", deed.result
         if answer.outcome is Outcome.UNKNOWN and invocation.control_row(operator_key(command, invocation)):
             return "done", deed.result
-        if answer.refusal is None:
+        if answer.refusal is None or answer.refusal.code != CONDITION_FAILED:
             raise answer.unread()
     raise VerbRefused(f"{command.verb}: the rows changed {TRIES} times while this was decided: try again")
 
@@ -111,6 +115,10 @@ def _operator_row(command: Command, deed: Deed, invocation: Invocation) -> Row:
     }
 
 
-def _noted(row: Row) -> Row:
-    """What the audit row of a command tells of it."""
+def _done(command: Command, invocation: Invocation) -> Row | None:
+    """What the audit row of the command tells; None when it was not done yet."""
+    row = invocation.control_row(operator_key(command, invocation))
+    if row is None:
+        return None
+    same_command(command, str(row.get("verb")), row.get("asked"))
     return {name: value for name, value in row.items() if name not in ("pk", "sk", "schema", keys.CONTROL_TTL)}

@@ -10,8 +10,9 @@ from reconciler.checksum import digest, hex_text
 from reconciler.commands import Command
 from reconciler.errors import VerbRefused
 from reconciler.invocation import Invocation
-from reconciler.items import Row, attribute
+from reconciler.items import attribute
 from reconciler.records import COMPLETED, RunRecord
+from reconciler.shown import Shown
 from reconciler.timing import check_invocation
 from reconciler.verbs import Deed, recorded
 from reconciler.view import ViewRow
@@ -19,7 +20,6 @@ from reconciler.view import ViewRow
 if TYPE_CHECKING:
     from reconciler.work import Job
 
-SHOWN = 100
 ANOTHER_WRITER = "another writer"
 
 
@@ -30,15 +30,13 @@ def verify(command: Command, job: Job, invocation: Invocation) -> Deed:
     if record.state != COMPLETED:
         raise VerbRefused(f"Verify: {record.interval_id} is {record.state}: there is no checksum until it is COMPLETED")
     rows = total = touched = 0
-    first: list[Row] = []
+    first = Shown()
     for view_row in _view(record.segment_count, job, invocation):
         rows += 1
         total += digest(view_row.account_id, view_row.entitlements)
         if by := touched_by(view_row, record):
             touched += 1
-            if len(first) < SHOWN:
-                at = view_row.stamp.updated_at
-                first.append({"account_id": view_row.account_id, "by": by, "updated_at": at if at else None})
+            first.add({"account_id": view_row.account_id, "by": by, "updated_at": view_row.stamp.written_at})
     checksum = attribute(stored, "checksum", str)
     result = {
         "interval": record.interval_id,
@@ -50,29 +48,24 @@ def verify(command: Command, job: Job, invocation: Invocation) -> Deed:
         "view_rows_now": rows,
         "touched": touched,
     }
-    return Deed("VERIFIED", result | {"first": first}, noted=result, run_id=record.run_id)
+    return Deed("VERIFIED", result | {"first": first.rows}, noted=result, run_id=record.run_id)
 
 
 def touched_by(row: ViewRow, record: RunRecord) -> str | None:
     """Who wrote a row after the run did, or since the run's pass began: a run id, or "another writer"; pure.
 
-    A row that tells neither version nor time cannot accuse anybody: None.
+    Whoever changed a row before the run read it, but after its pass began, is named too. A row that tells neither
+    version nor time cannot accuse anybody: None.
     """
     stamp = row.stamp
-    as_the_run_left_it = stamp.run_version is not None and stamp.run_version == row.version
+    by_a_run = isinstance(stamp.run_id, str) and stamp.run_version in (None, row.version)
     if stamp.run_id == record.run_id:
-        return None if as_the_run_left_it else ANOTHER_WRITER
+        return None if by_a_run else ANOTHER_WRITER
+    by = str(stamp.run_id) if by_a_run else ANOTHER_WRITER
     began_at = record.pass_began_at or record.first_started_at
-    if began_at is None or not isinstance(stamp.updated_at, str) or not _after(stamp.updated_at, began_at):
-        return None
-    return str(stamp.run_id) if as_the_run_left_it else ANOTHER_WRITER
-
-
-def _after(updated_at: str, began_at: str) -> bool:
-    try:
-        return clock.parse_ms(updated_at) > clock.parse_ms(began_at)
-    except ValueError:
-        return False
+    if stamp.written_at is None or began_at is None:
+        return by if stamp.run_version not in (None, row.version) else None
+    return by if clock.parse_ms(stamp.written_at) > clock.parse_ms(began_at) else None
 
 
 def _view(segment_count: int, job: Job, invocation: Invocation) -> Iterator[ViewRow]:

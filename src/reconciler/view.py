@@ -34,6 +34,14 @@ class Stamp:
     generation: object = None
     updated_at: object = None
 
+    @property
+    def written_at(self) -> str | None:
+        """`updated_at`, where it is a time as we write it."""
+        try:
+            return self.updated_at if isinstance(self.updated_at, str) and clock.parse_ms(self.updated_at) else None
+        except ValueError:
+            return None
+
     @classmethod
     def of(cls, row: Row) -> Stamp:
         return cls(row.get("run_id"), row.get("run_version"), row.get("generation"), row.get("updated_at"))

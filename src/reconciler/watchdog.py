@@ -69,10 +69,10 @@ def _age(moments_ms: Sequence[int], now_ms: int) -> float:
 
 
 def _last_progress(record: RunRecord, invocation: Invocation) -> int:
-    """The newest checkpoint of the interval's pass, or the pass's start while there is none."""
+    """The newest checkpoint of the interval's pass, or when it was started, or rerun, if that is later."""
     prefix = {":prefix": keys.progress_prefix(record.interval_id, record.pass_no)}
     rows = invocation.control_rows("begins_with(#sk, :prefix)", prefix)
     found = [attribute(row, "checkpoint_at", str, parse=clock.parse_ms, optional=True) for row in rows]
     times = [time for time in found if time is not None]
-    began_at = record.pass_began_at or record.first_started_at or record.scheduled_at
-    return clock.parse_ms(max(times, default=began_at))
+    began = [record.rerun_at or record.first_started_at or record.scheduled_at]
+    return clock.parse_ms(max(times + began))
