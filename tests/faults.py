@@ -24,7 +24,7 @@ from reconciler.items import from_item, to_item
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
-Writer = Literal["setup", "observe", "delay", "acquire", "commit", "complete", "end", "trip", "advance"]
+Writer = Literal["setup", "observe", "skip", "delay", "acquire", "commit", "complete", "end", "trip", "advance", "verb"]
 WRITERS: tuple[Writer, ...] = ("acquire", "commit", "complete", "end", "trip")
 """Those that hold, or are about to hold, a lease."""
 
@@ -97,8 +97,12 @@ def writer_of(actions: Sequence[Mapping[str, Any]]) -> Writer:
     names = [step_name(action) for action in actions]
     puts = [from_item(action["Put"]["Item"]) for action in actions if "Put" in action]
     events = {row.get("event") for row in puts}
+    if any("#OPERATOR#" in row["sk"] for row in puts):
+        return "verb"
     if {"CONTROL", "LEASE"} <= {row["sk"].partition("#")[0] for row in puts}:
         return "setup"
+    if set(names) <= {"INTERVAL", "AUDIT"} and not events & {"OBSERVED", "DELAYED"}:
+        return "skip"
     if "LEASE" not in names:
         return "observe" if "OBSERVED" in events else "delay" if "DELAYED" in events else "advance"
     if events & BEGINNINGS:
@@ -124,6 +128,11 @@ class Wire:
         events.register("needs-retry.dynamodb.TransactWriteItems", self._again)
         events.register("after-call.dynamodb.TransactWriteItems", self._after)
 
+    @property
+    def _fault(self) -> str:
+        """Where a request carries its fault; another wire on the same client has its own."""
+        return f"fault-{id(self)}"
+
     def next(self, writer: Writer, *faults: Fault, then: Fault = PASS) -> None:
         """Let these happen to the writer's next transactions, one each, and `then` to all after them."""
         self._waiting[writer] = deque(faults)
@@ -141,11 +150,11 @@ class Wire:
         writer = writer_of(params["TransactItems"])
         self.sent.append((writer, dict(params)))
         waiting = self._waiting[writer]
-        context["fault"] = waiting.popleft() if waiting else self._staying.get(writer, PASS)
+        context[self._fault] = waiting.popleft() if waiting else self._staying.get(writer, PASS)
         context["actions"] = params["TransactItems"]
 
     def _before(self, context: dict[str, Any], **_: Any) -> tuple[SimpleNamespace, dict[str, Any]] | None:
-        fault: Fault = context["fault"]
+        fault: Fault = context[self._fault]
         if fault.meanwhile:
             fault.meanwhile()
         if fault.unsent:
@@ -157,10 +166,10 @@ class Wire:
 
     def _again(self, request_dict: dict[str, Any], attempts: int, **_: Any) -> int | None:
         """0 seconds until the SDK sends it again, or None."""
-        fault: Fault = request_dict["context"]["fault"]
+        fault: Fault = request_dict["context"][self._fault]
         return 0 if attempts <= fault.again else None
 
     def _after(self, context: dict[str, Any], **_: Any) -> None:
-        fault: Fault = context["fault"]
+        fault: Fault = context[self._fault]
         if fault.lost:
             raise fault.lost

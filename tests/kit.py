@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -15,10 +16,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from reconciler import app, clock
+from reconciler.acquire import acquire
+from reconciler.errors import VerbRefused
+from reconciler.leases import Holding
 from reconciler.merge import Page, Row
 from reconciler.observability import emitting, logger, metrics
+from reconciler.records import read_interval
 from tests.faults import PASS, Fault, Wire, Writer, meanwhile
-from tests.world import JOB, NIGHT, Context, World
+from tests.world import JOB, NIGHT, Context, World, event
 from tools.tables import environment
 
 if TYPE_CHECKING:
@@ -69,6 +74,19 @@ def later(world: World, **about: Any) -> list[Result]:
     return world.run(**about)
 
 
+def give_up(world: World, interval_id: str = NIGHT, ranges: int = 1) -> None:
+    """Let the oldest open interval commit so many ranges, and then need repair."""
+    world.set(max_attempts=1)
+    wire = Wire(world.client)
+    if ranges:
+        killed(world, wire, "commit", ranges + 1, kind="tick")
+        wait(world)
+    killed(world, wire, "commit", kind="tick")
+    wait(world)
+    world.run()
+    assert world.interval(interval_id)["state"] == "NEEDS_REPAIR"
+
+
 def begun(world: World) -> None:
     """The job has run before: CONTROL and the leases exist, and the night is not due yet."""
     now = clock.text(world.clock.wall_ms)
@@ -80,6 +98,44 @@ def begun(world: World) -> None:
 def delivered(world: World, sent: object, remaining_s: float = 900) -> dict[str, Any]:
     """Hand an event to the deployed reconcile function."""
     return app.reconcile(sent, lambda_context(world, remaining_s))
+
+
+def command(verb: str, id: str | None = None, **detail: Any) -> dict[str, Any]:
+    """An operator's event, with an id of its own unless one is given."""
+    said = {"requested_by": "ada", "reason": "a bad import", **detail}
+    return {"source": "operator", "detail-type": verb, "id": id or uuid.uuid4().hex, "detail": said}
+
+
+def ordered(world: World, verb: str, id: str | None = None, **detail: Any) -> dict[str, Any]:
+    """Have the deployed function do an operator's command for the first time; its result."""
+    answer = delivered(world, command(verb, id, **detail))
+    assert answer["outcome"] == "done", answer
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def refused(world: World, verb: str, **detail: Any) -> str:
+    """Have a command refused without changing a row; what it says."""
+    before = everything(world)
+    with pytest.raises(VerbRefused) as error:
+        delivered(world, command(verb, **detail))
+    assert everything(world) == before
+    assert str(error.value).startswith(f"{verb}: ")
+    return str(error.value)
+
+
+def overtaken(world: World, verb: str, **detail: Any) -> str:
+    """Have a command refused that was possible until it was to be written; what it says."""
+    with pytest.raises(VerbRefused) as error:
+        delivered(world, command(verb, **detail))
+    return str(error.value)
+
+
+def ticked(world: World, after_s: float = 300, remaining_s: float = 900) -> list[tuple[str, str]]:
+    """What becomes of each interval at the next tick, as (interval, outcome) of every attempt."""
+    world.clock.advance(after_s)
+    answer = delivered(world, event("tick", clock.text(world.clock.wall_ms)), remaining_s)
+    return [(attempt["interval"], attempt["outcome"]) for attempt in answer["attempts"]]
 
 
 def lambda_context(world: World, remaining_s: float = 900) -> LambdaContext:
@@ -99,6 +155,14 @@ def grants(world: World, *names: str) -> None:
 
 def numbered(count: int) -> list[str]:
     return [f"acct-{index:04d}" for index in range(count)]
+
+
+def hold(world: World, owner: str = "worker-1", segment: str = "000") -> Holding:
+    """Take a segment of the night without working on it."""
+    invocation = world.invocation(owner)
+    holding = acquire(read_interval(NIGHT, invocation=invocation), segment, invocation=invocation)
+    assert isinstance(holding, Holding)
+    return holding
 
 
 def everything(world: World) -> dict[str, list[dict[str, Any]]]:

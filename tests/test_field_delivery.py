@@ -128,4 +128,5 @@ def test_whoever_invokes_a_function_never_asks_twice_and_waits_longer_than_it_ma
     assert callers
     for source in callers:
         assert re.search(r'"(max_attempts": 0|total_max_attempts": 1)\b', source)
-        assert max(map(int, re.findall(r"read_timeout=(\d+)", source))) > 900
+        named = dict(re.findall(r"^([A-Z_]+) = (\d+)$", source, re.MULTILINE))
+        assert max(int(named.get(value, value)) for value in re.findall(r"read_timeout=(\w+)", source)) > 900

@@ -98,7 +98,7 @@ def test_a_lost_lease_row_is_a_loud_error_and_never_starts_at_one_again(world: W
     world.put_control(keys.lease("000"), generation=41)
     world.delete_control(keys.lease("000"))
     world.clock.advance(86_400)
-    with pytest.raises(LeaseRowMissing, match=r"LEASE#000 is missing.*Restore it"):
+    with pytest.raises(LeaseRowMissing, match=r"LEASE#000 is missing.*ReleaseLease"):
         world.run("nightly")
     assert not world.has(keys.lease("000"))
     assert world.interval("2026-11-30")["state"] == "EXPECTED"

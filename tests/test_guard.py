@@ -11,8 +11,8 @@ import pytest
 from reconciler import clock, keys
 from tests.conftest import live_client
 from tests.faults import NEVER_SENT, PASS, Fault, Wire, meanwhile
-from tests.kit import everything, grants, numbered
-from tests.world import NIGHT, World
+from tests.kit import delivered, everything, grants, numbered, ordered
+from tests.world import NIGHT, World, event
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -36,23 +36,24 @@ def orphans(world: World, count: int) -> None:
         world.view_row(name, plan="gold")
 
 
+def goes_on(world: World) -> str:
+    """What becomes of the night at the next tick."""
+    world.clock.advance(300)
+    (attempt,) = delivered(world, event("tick", clock.text(world.clock.wall_ms)))["attempts"]
+    assert attempt["interval"] == NIGHT
+    return str(attempt["outcome"])
+
+
 def revoked(world: World) -> int:
     return sum(not entitlements for name, entitlements in world.view().items() if name != "z")
-
-
-def unpause(world: World, **interval: Any) -> None:
-    """What a Rerun by a person does, as far as it matters here."""
-    world.put_control("CONTROL", pause=..., pause_no=world.row("CONTROL")["pause_no"] + 1)
-    for segment in keys.segments(world.settings.segment_count):
-        world.put_control(keys.lease(segment), paused=...)
-    world.put_control(INTERVAL, state="RUNNING", rerun=1, **interval)
 
 
 def assert_paused(world: World) -> None:
     """The job has paused itself, with every lease, in the pause that CONTROL counts."""
     row = world.row("CONTROL")
     leases = [world.lease(segment) for segment in keys.segments(world.settings.segment_count)]
-    assert row["pause"].keys() == {"who", "when", "why"}
+    assert row["pause"].keys() == {"who", "when", "why", "interval_id"}
+    assert row["pause"]["interval_id"] == NIGHT
     assert {lease["paused"] for lease in leases} == {row["pause_no"]}
     assert world.interval()["state"] == "NEEDS_REPAIR"
     assert world.events().count("NEEDS_REPAIR") == 1
@@ -316,33 +317,105 @@ def test_a_paused_job_records_due_intervals_and_works_on_nothing(night: World) -
 
 
 @pytest.mark.parametrize("trip", ["bound", "empty source"])
-def test_only_a_stated_bound_lets_the_interval_go_on(live: World, trip: str) -> None:
+def test_only_a_stated_bound_lets_the_interval_go_on(live: World, monkeypatch: pytest.MonkeyPatch, trip: str) -> None:
     live.set(range_size=2, max_revocations=3 if trip == "bound" else 500)
     orphans(live, 5)
     if trip == "bound":
         live.account("z")
-    live.run("nightly")
-    unpause(live)
-    live.clock.advance(60)
-    assert live.run()[0].outcome == "tripped", "a rerun without a bound trips again"
-    gone = revoked(live)
-    unpause(live, revocation_bound=4)
-    live.clock.advance(60)
-    assert live.run()[0].outcome == "tripped", "the stated bound is a bound"
-    assert gone <= revoked(live) <= 4
-    unpause(live, revocation_bound=5)
-    live.clock.advance(60)
-    assert live.run()[0].outcome == "completed"
+    with live.deployed(monkeypatch):
+        assert delivered(live, event("nightly"))["outcome"] == "tripped"
+        told = ordered(live, "Rerun", interval=NIGHT)
+        assert told["paused"], "a rerun without a bound leaves the guard's pause"
+        assert goes_on(live) == "paused"
+        ordered(live, "Resume")
+        assert goes_on(live) == "tripped", "and without the pause trips again"
+        gone = revoked(live)
+        assert not ordered(live, "Rerun", interval=NIGHT, revocation_bound=4)["paused"]
+        assert goes_on(live) == "tripped", "the stated bound is a bound"
+        assert gone <= revoked(live) <= 4
+        ordered(live, "Rerun", interval=NIGHT, revocation_bound=5)
+        assert goes_on(live) == "completed"
     assert revoked(live) == 5
     assert live.interval()["revoked"] == 5
+    assert "pause" not in live.row("CONTROL")
 
 
-def test_a_stated_bound_of_zero_is_a_bound(night: World) -> None:
+def test_a_stated_bound_of_zero_is_a_bound(night: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.set(max_revocations=0)
     orphans(night, 1)
-    night.run("nightly", remaining_s=60)
-    night.put_control(INTERVAL, revocation_bound=0)
-    assert night.run()[0].outcome == "tripped"
+    with night.deployed(monkeypatch):
+        assert delivered(night, event("nightly"))["outcome"] == "tripped"
+        night.set(max_revocations=500)
+        assert not ordered(night, "Rerun", interval=NIGHT, revocation_bound=0)["paused"]
+        assert goes_on(night) == "tripped"
     assert revoked(night) == 0
+
+
+def test_a_stated_bound_lifts_the_pause_and_permits_an_empty_source(night: World, monkeypatch: Any) -> None:
+    night.delete("AccountsTable", "z")
+    orphans(night, 3)
+    with night.deployed(monkeypatch):
+        delivered(night, event("nightly"))
+        paused = night.row("CONTROL")
+        assert paused["pause"]["interval_id"] == NIGHT
+        assert not ordered(night, "Rerun", interval=NIGHT, revocation_bound=3)["paused"]
+        row = night.row("CONTROL")
+        assert ("pause" in row, row["pause_no"]) == (False, paused["pause_no"] + 1)
+        assert "paused" not in night.lease()
+        assert goes_on(night) == "completed"
+    assert revoked(night) == 3
+
+
+@pytest.mark.parametrize("whose", ["a person's", "that of another interval's guard"])
+def test_a_stated_bound_leaves_every_other_pause_alone(night: World, monkeypatch: Any, whose: str) -> None:
+    night.set(max_revocations=0)
+    with night.deployed(monkeypatch):
+        if whose == "a person's":
+            orphans(night, 1)
+            ordered(night, "Pause", reason="maintenance")
+        else:
+            delivered(night, event("nightly"))
+            orphans(night, 1)
+            night.clock.set(f"{LATER[0]}T02:00:05Z")
+            assert delivered(night, event("nightly", f"{LATER[0]}T02:00:00Z"))["outcome"] == "tripped"
+        before = night.row("CONTROL")
+        assert ordered(night, "Rerun", interval=NIGHT, revocation_bound=9, force=True)["paused"]
+        after = night.row("CONTROL")
+        assert (after["pause"], after["pause_no"]) == (before["pause"], before["pause_no"])
+        assert night.lease()["paused"] == before["pause_no"]
+        assert goes_on(night) == "paused"
+    assert revoked(night) == 0
+
+
+@pytest.mark.parametrize(("place", "kept"), [("checkpoint", True), ("start", False)])
+def test_a_bound_is_kept_from_the_checkpoint_and_forgotten_from_the_start(
+    night: World, monkeypatch: Any, place: str, kept: bool
+) -> None:
+    night.set(max_revocations=1)
+    orphans(night, 4)
+    with night.deployed(monkeypatch):
+        assert ordered(night, "Rerun", interval=NIGHT, revocation_bound=4)["revocation_bound"] == 4
+        Wire(night.client).next("commit", PASS, meanwhile(lambda: night.clock.advance(100)))
+        assert goes_on(night) == "yielded"
+        assert ordered(night, "Rerun", interval=NIGHT, **{"from": place})["revocation_bound"] == (4 if kept else None)
+        assert night.interval().get("revocation_bound") == (4 if kept else None)
+        orphans(night, 4)
+        assert goes_on(night) == ("completed" if kept else "tripped")
+
+
+def test_the_bound_counts_what_the_earlier_attempts_of_the_pass_revoked(night: World, monkeypatch: Any) -> None:
+    night.set(max_revocations=2)
+    orphans(night, 5)
+    with night.deployed(monkeypatch):
+        assert delivered(night, event("nightly"))["outcome"] == "tripped"
+        ordered(night, "Rerun", interval=NIGHT, revocation_bound=4, **{"from": "checkpoint"})
+        assert night.interval()["revoked"] == 2
+        assert goes_on(night) == "tripped"
+        assert revoked(night) == 4
+        ordered(night, "Rerun", interval=NIGHT, revocation_bound=1, **{"from": "start"})
+        assert night.interval()["revoked"] == 0, "a new pass counts anew"
+        assert goes_on(night) == "completed"
+    assert revoked(night) == 5
 
 
 def test_the_pause_says_who_when_and_why(night: World) -> None:

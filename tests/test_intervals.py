@@ -1,7 +1,8 @@
-"""The calendar: pure, in UTC, one interval a date."""
+"""The calendar and the catch-up plan: pure, in UTC, one interval a date."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 
 import pytest
@@ -9,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import clock
-from reconciler.intervals import Calendar, next_id, previous_id, shifted
-
-DAY_MS = 86_400_000
+from reconciler.intervals import EXPIRED, SUPERSEDED, Calendar, Skip, catch_up, next_id, shifted
+from reconciler.records import COMPLETED, EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED, RunRecord
+from reconciler.settings import Settings
+from tests.histories import DAY_MS, controlled, recorded
+from tests.kit import environ
 
 NIGHTLY = Calendar(hour=2, minute=0, deadline_minutes=240)
 
@@ -58,7 +61,7 @@ def test_due_is_every_interval_scheduled_up_to_a_moment_oldest_first(until: str,
 @given(calendars, moments)
 def test_no_interval_lies_between_a_moment_and_the_first_one_after_it(calendar: Calendar, moment_ms: int) -> None:
     first = calendar.first_after(moment_ms)
-    assert calendar.scheduled_ms(previous_id(first)) <= moment_ms < calendar.scheduled_ms(first)
+    assert calendar.scheduled_ms(shifted(first, -1)) <= moment_ms < calendar.scheduled_ms(first)
 
 
 @given(calendars, days, st.integers(-40 * DAY_MS, 40 * DAY_MS))
@@ -96,3 +99,82 @@ def test_times_sort_as_their_texts_do(one: int, other: int) -> None:
 def test_a_time_without_a_zone_is_no_time(told: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         clock.parse_ms(told)
+
+
+SETTINGS = Settings.from_env(environ())
+FIRST, NOW = "2026-11-25", "2026-11-29T02:00:05Z"
+LETTERS = {"E": EXPECTED, "R": RUNNING, "C": COMPLETED, "N": NEEDS_REPAIR, "S": SKIPPED, "A": SKIPPED}
+"""A is SKIPPED and acknowledged; a dot is an interval without a record."""
+
+
+def history(letters: str) -> list[RunRecord]:
+    """The run records of the nights from FIRST on."""
+    return [
+        recorded(shifted(FIRST, day), LETTERS[letter], NIGHTLY, acknowledged=letter == "A")
+        for day, letter in enumerate(letters)
+        if letter != "."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "nights", "places"),
+    [
+        ("each", ".....", "ssrrr"),
+        ("each", "CCC..", "cccrr"),
+        ("each", "RN.E.", "rwrrr"),
+        ("each", "EENCE", "sswcr"),
+        ("each", "SAS..", "wcwrr"),
+        ("latest", ".....", "ssssr"),
+        ("latest", "CCEE.", "ccssr"),
+        ("latest", "..R..", "ssrsr"),
+        ("latest", "..E.R", "ssssr"),
+        ("latest", "..N.C", "sswsc"),
+        ("latest", "....N", "ssssw"),
+        ("latest", "..E.S", "sssrw"),
+        ("latest", "...SA", "ssrwc"),
+        ("latest", "SSSSS", "wwwww"),
+    ],
+)
+def test_the_plan_of_five_nights_with_a_window_of_three_days(policy: str, nights: str, places: str) -> None:
+    """What is known of the nights, and where the plan puts each: r(un), s(kip), w(aiting), c(losed)."""
+    deployed = replace(SETTINGS, catch_up_policy=policy, catch_up_days=3)
+    plan = catch_up(ms(NOW), deployed, history(nights), controlled(FIRST))
+    found = dict.fromkeys(plan.run, "r") | {skip.interval_id: "s" for skip in plan.skip}
+    found |= dict.fromkeys(plan.waiting, "w") | dict.fromkeys(plan.closed, "c")
+    assert "".join(place for _, place in sorted(found.items())) == places
+    assert plan.unrecorded == {shifted(FIRST, day) for day, letter in enumerate(nights) if letter == "."}
+
+
+def test_a_skip_says_why() -> None:
+    deployed = replace(SETTINGS, catch_up_policy="latest", catch_up_days=3)
+    plan = catch_up(ms(NOW), deployed, history("CC..S"), controlled(FIRST))
+    assert plan.skip == (Skip("2026-11-27", SUPERSEDED, "2026-11-28"),)
+    deployed = replace(SETTINGS, catch_up_policy="each", catch_up_days=3)
+    plan = catch_up(ms(NOW), deployed, history("CE"), controlled(FIRST))
+    assert plan.skip == (Skip("2026-11-26", EXPIRED),)
+
+
+@pytest.mark.parametrize(("seconds", "place"), [(-1, "run"), (0, "run"), (1, "skip")])
+@pytest.mark.parametrize("nights", ["C....", "CE..."])
+def test_a_night_expires_when_it_is_strictly_older_than_the_window(seconds: int, place: str, nights: str) -> None:
+    now_ms = NIGHTLY.scheduled_ms("2026-11-26") + 3 * DAY_MS + seconds * 1000
+    plan = catch_up(now_ms, replace(SETTINGS, catch_up_days=3), history(nights), controlled(FIRST))
+    assert ("2026-11-26" in plan.run) == (place == "run")
+    assert (Skip("2026-11-26", EXPIRED) in plan.skip) == (place == "skip")
+
+
+def test_a_night_expires_by_the_schedule_it_was_recorded_with() -> None:
+    deployed = replace(SETTINGS, schedule_hour=23, catch_up_days=3)
+    plan = catch_up(ms(NOW), deployed, history("CE"), controlled(FIRST))
+    assert plan.skip == (Skip("2026-11-26", EXPIRED),)
+    assert plan.run == ("2026-11-27", "2026-11-28")
+
+
+def test_nights_before_the_first_one_are_not_missed() -> None:
+    plan = catch_up(ms(NOW), SETTINGS, [], controlled("2026-11-28"))
+    assert (plan.run, plan.skip) == (("2026-11-28", "2026-11-29"), ())
+
+
+def test_nothing_is_due_before_the_first_night() -> None:
+    plan = catch_up(ms(NOW), SETTINGS, [], controlled("2026-12-24"))
+    assert (plan.run, plan.skip, plan.waiting, plan.closed) == ((), (), (), ())

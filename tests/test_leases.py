@@ -24,7 +24,7 @@ from reconciler.view import EntitlementsTable
 from reconciler.work import Job
 from tests.conftest import live_client
 from tests.faults import NEVER_SENT, PASS, Fault, Wire, cancelled, meanwhile
-from tests.kit import everything, grants, killed, numbered
+from tests.kit import everything, grants, hold, killed, numbered
 from tests.world import NIGHT, Slow, World
 
 if TYPE_CHECKING:
@@ -49,14 +49,6 @@ def yields(world: World, after_ranges: int = 1, **about: Any) -> None:
     wire.next("commit", *[PASS] * (after_ranges - 1), meanwhile(lambda: world.clock.advance(100)))
     (result,) = world.run(**about)
     assert result.outcome == "yielded"
-
-
-def hold(world: World, owner: str = "worker-1", segment: str = "000") -> Holding:
-    """Take a segment of the night without working on it."""
-    invocation = world.invocation(owner)
-    holding = acquire(read_interval(NIGHT, invocation=invocation), segment, invocation=invocation)
-    assert isinstance(holding, Holding)
-    return holding
 
 
 # a compare-and-swap on exactly what was read
@@ -228,7 +220,7 @@ def test_a_missing_lease_row_is_never_made_again_and_the_error_tells_how_to_rest
     yields(night)
     night.delete_control(LEASE)
     before = everything(night)
-    with pytest.raises(LeaseRowMissing, match=r"LEASE#000 is missing.*point-in-time recovery.*generation above"):
+    with pytest.raises(LeaseRowMissing, match=r"LEASE#000 is missing.*ReleaseLease.*generation above"):
         night.run()
     assert everything(night) == before
 
@@ -314,9 +306,11 @@ def test_nobody_tries_again_before_the_backoff_is_over(night: World) -> None:
     night.set(lease_seconds=60, backoff_seconds=600, connect_timeout_seconds=0.5, read_timeout_seconds=0.5)
     killed(night, Wire(night.client), "commit")
     night.expire_lease()
+    assert [result.outcome for result in night.run()] == ["waiting"]
+    assert (set(night.interval()["delays"]), night.events()[-1]) == ({"backoff"}, "DELAYED")
     before = everything(night)
     assert [result.outcome for result in night.run()] == ["waiting"]
-    assert everything(night) == before
+    assert everything(night) == before, "said once"
     night.clock.advance(600)
     assert [result.outcome for result in night.run()] == ["completed"]
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from reconciler import clock
-from reconciler.errors import InvalidTrigger, VerbUnavailable
+from reconciler.commands import FIELDS, REQUIRED, VERBS
+from reconciler.errors import InvalidTrigger
 from reconciler.settings import Settings
-from reconciler.triggers import VERBS, parse_trigger
+from reconciler.triggers import parse_trigger
 from tests.kit import delivered, environ, everything, grants, numbered, watched
 from tests.world import NIGHT, World, event
 
@@ -45,6 +46,15 @@ def verb(name: Any) -> dict[str, Any]:
     return operator(**{"detail-type": name})
 
 
+def asking(verb: str, /, **changes: Any) -> dict[str, Any]:
+    """A command of that verb with what it needs; changes are to its detail, NOTHING leaves a field out."""
+    needed = {"interval": "2026-11-28", "segment": "000"}
+    detail = {"requested_by": "ada", "reason": "a bad import"}
+    detail |= {name: value for name, value in needed.items() if name == REQUIRED.get(verb)} | changes
+    detail = {name: value for name, value in detail.items() if value is not NOTHING}
+    return {"source": "operator", "detail-type": verb, "id": "command-1", "detail": detail}
+
+
 def cases(field: str, sent: Callable[[Any], object], *values: Any) -> list[Any]:
     """One refusal, naming `field`, for each value."""
     return [pytest.param(sent(value), field, id=f"{field} {value!r}") for value in values]
@@ -69,7 +79,36 @@ REFUSED = [
     *cases("detail", lambda value: operator(detail=value), NOTHING, None, "x"),
     *cases("detail.requested_by", lambda value: operator(detail={"requested_by": value, "reason": "x"}), None, " ", 7),
     *cases("detail.reason", lambda value: operator(detail={"requested_by": "ada", "reason": value}), None, " ", 7),
+    *cases("id", lambda value: operator(id=value), "x" * 257, "\ud800"),
 ]
+
+
+NO_TEXT: list[Any] = [7, True, [], {}, ["x"]]
+NO_DATE: list[Any] = [*NO_TEXT, "", " ", "x", "28.11.2026", "2026-11-31", "2026-11-28 ", " 2026-11-28", "20261128"]
+NO_DATE += ["2026-W48-6", "2026-11-28T02:00:00Z", "2026-11", "٢٠٢٦-١١-٢٨", PLACEHOLDER]
+
+BAD_FIELDS: dict[str, list[Any]] = {
+    "interval": [*NO_DATE, "2026-11-30", "9999-12-31"],
+    "through": [*NO_DATE, "2026-11-27", "2027-02-26", "0001-01-01", "9999-12-31"],
+    "from": [*NO_TEXT, "", "Start", "end", "checkpoint "],
+    "force": ["", "true", "false", 0, 1, [], {}],
+    "revocation_bound": [*NO_TEXT[1:], "", "5", -1, 1.0, 1.5, 1_000_000_001],
+    "segment": [*NO_TEXT, "", "0", "00", "001", "0000", "-01", "000 "],
+    "after": [*NO_TEXT, "\ud800", "x" * 1025, "é" * 513],
+    "requested_by": [*NO_TEXT, None, NOTHING, "", "  ", "x" * 257, "\udfff"],
+    "reason": [*NO_TEXT, None, NOTHING, "", "\n", "x" * 2001, "\ud800x"],
+}
+"""Field → what it must never be, whatever the verb."""
+
+GOOD_FIELDS: dict[str, list[Any]] = {
+    "interval": ["2026-11-28", "2026-11-29", "2024-02-29", "0001-01-01"],
+    "through": ["2026-11-28", "2026-11-29", "2027-02-25"],
+    "from": ["checkpoint", "start"],
+    "force": [True, False],
+    "revocation_bound": [0, 1, 1_000_000_000],
+    "segment": ["000"],
+    "after": ["", "acct-1", "ä", "\U0001f600", "x" * 1024],
+}
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +147,62 @@ def test_a_placeholder_is_told_as_what_it_is(settled: tuple[World, dict[str, Any
     assert f"{PLACEHOLDER} was not substituted" in str(refuse(settled, scheduled(time=PLACEHOLDER), InvalidTrigger))
 
 
-@pytest.mark.parametrize("name", VERBS)
-def test_an_operator_event_is_understood_and_refused_as_unavailable(
-    settled: tuple[World, dict[str, Any]], name: str
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_field_of_a_command_is_checked_before_anything_is_done(
+    settled: tuple[World, dict[str, Any]], verb: str
 ) -> None:
-    sent = verb(name)
-    trigger = parse_trigger(sent, now_ms=NOW_MS, settings=SETTINGS)
-    assert (trigger.kind, trigger.slot, trigger.verb) == ("operator", "operator#rerun-1", name)
-    assert f"{name} is not available" in str(refuse(settled, sent, VerbUnavailable))
+    for field in ("requested_by", "reason", *FIELDS[verb]):
+        for value in BAD_FIELDS[field]:
+            sent = asking(verb, **{field: value})
+            with pytest.raises(InvalidTrigger) as refused:
+                parse_trigger(sent, now_ms=NOW_MS, settings=SETTINGS)
+            assert refused.value.field == f"detail.{field}", (field, value)
+        refuse(settled, sent, InvalidTrigger)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_field_that_a_verb_does_not_know_is_refused_and_not_ignored(verb: str) -> None:
+    """A misspelt `from` must not become a rerun from wherever."""
+    strange = {"From", "intervals", "note", "", *GOOD_FIELDS} - set(FIELDS[verb])
+    for field in sorted(strange):
+        for value in (GOOD_FIELDS.get(field, ["x"])[0], None):
+            with pytest.raises(InvalidTrigger, match=f"{verb} has no such field, only requested_by, reason") as refused:
+                parse_trigger(asking(verb, **{field: value}), now_ms=NOW_MS, settings=SETTINGS)
+            assert refused.value.field == f"detail.{field}"
+
+
+@pytest.mark.parametrize("verb", REQUIRED)
+@pytest.mark.parametrize("value", [None, NOTHING])
+def test_a_command_without_the_field_it_needs_is_refused(verb: str, value: Any) -> None:
+    with pytest.raises(InvalidTrigger, match=f"{verb} needs it") as refused:
+        parse_trigger(asking(verb, **{REQUIRED[verb]: value}), now_ms=NOW_MS, settings=SETTINGS)
+    assert refused.value.field == f"detail.{REQUIRED[verb]}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_command_is_understood_with_each_of_its_fields(verb: str) -> None:
+    for field in FIELDS[verb]:
+        for value in GOOD_FIELDS[field]:
+            trigger = parse_trigger(asking(verb, **{field: value}), now_ms=NOW_MS, settings=SETTINGS)
+            command = trigger.command
+            assert command is not None
+            assert (trigger.kind, trigger.slot, trigger.time_ms) == ("operator", "operator#command-1", NOW_MS)
+            assert (command.verb, command.id, command.requested_by) == (verb, "command-1", "ada")
+            assert command.asked[field] == value
+            assert command.interval == command.asked.get("interval", "")
+    optional = [field for field in FIELDS[verb] if field != REQUIRED.get(verb)]
+    trigger = parse_trigger(asking(verb, **dict.fromkeys(optional)), now_ms=NOW_MS, settings=SETTINGS)
+    assert trigger.command
+    assert set(trigger.command.asked) == {*filter(None, [REQUIRED.get(verb)])}, "null is as good as left out"
+
+
+def test_a_command_may_name_an_interval_up_to_one_tick_ahead() -> None:
+    """So that a clock that is a little slow refuses nobody."""
+    sent = asking("Skip", interval=NIGHT)
+    due_ms = clock.parse_ms(f"{NIGHT}T02:00:00Z")
+    assert parse_trigger(sent, now_ms=due_ms - SETTINGS.tick_ms, settings=SETTINGS).command
+    with pytest.raises(InvalidTrigger, match=f"detail.interval: {NIGHT} lies in the future"):
+        parse_trigger(sent, now_ms=due_ms - SETTINGS.tick_ms - 1, settings=SETTINGS)
 
 
 @pytest.mark.parametrize("kind", ["nightly", "tick", "watchdog"])
@@ -177,7 +264,16 @@ NEARLY = st.fixed_dictionaries(
 )
 
 
-@given(ANYTHING | NEARLY)
+VALUES = st.sampled_from(
+    [value for values in (BAD_FIELDS | GOOD_FIELDS).values() for value in values if value is not NOTHING]
+)
+DETAILS = st.dictionaries(st.sampled_from([*BAD_FIELDS, "else"]), LEAVES | VALUES, max_size=5)
+COMMANDS = st.builds(asking, st.sampled_from(VERBS)).flatmap(
+    lambda sent: DETAILS.map(lambda detail: sent | {"detail": sent["detail"] | detail})
+)
+
+
+@given(ANYTHING | NEARLY | COMMANDS)
 def test_whatever_comes_it_is_a_trigger_or_refused(sent: object) -> None:
     with suppress(InvalidTrigger):
         assert parse_trigger(sent, now_ms=NOW_MS, settings=SETTINGS).slot

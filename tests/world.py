@@ -119,6 +119,7 @@ class World:
         self.clock = ManualClock()
         self.created_at = clock.text(clock.parse_ms(f"{NIGHT}T00:00:00Z"))
         self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.environment: pytest.MonkeyPatch | None = None
         metrics.clear_metrics()
         client.meta.events.register("provide-client-params.dynamodb", self._requested)
         client.meta.events.register("after-call.dynamodb.DescribeTable", self._created)
@@ -135,7 +136,11 @@ class World:
     def set(self, **changes: Any) -> None:
         """Change settings, as a deployment would."""
         self.settings = replace(self.settings, **changes)
-        self.environ |= {name.upper(): str(value) for name, value in changes.items()}
+        changed = {name.upper(): str(value) for name, value in changes.items()}
+        self.environ |= changed
+        if self.environment:
+            for name, value in changed.items():
+                self.environment.setenv(name, value)
 
     # what happens
 
@@ -173,7 +178,9 @@ class World:
                 patch.setenv(name, value)
             patch.setattr(app, "CLOCK", self.clock)
             patch.setattr(app, "_client", lambda settings: self.client)
+            outer, self.environment = self.environment, patch
             yield
+        self.environment = outer
 
     def expire_lease(self, segment: str = "000") -> None:
         """Wait until the lease on a segment may be taken over."""
