@@ -17,12 +17,12 @@ NEXT, THIRD = "2026-11-30", "2026-12-01"
 
 
 @pytest.fixture
-def night(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def night(live: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Six accounts to grant, two a page and a range."""
-    with world.deployed(monkeypatch):
-        world.set(range_size=2, page_size=2)
-        grants(world, *numbered(6))
-        yield world
+    with live.deployed(monkeypatch):
+        live.set(range_size=2, page_size=2)
+        grants(live, *numbered(6))
+        yield live
 
 
 @pytest.fixture

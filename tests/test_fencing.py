@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,20 +13,17 @@ from tests.faults import PASS, Wire, Writer, meanwhile
 from tests.kit import begun, command, delivered, everything, grants, killed, numbered, ordered, ticked, wait
 from tests.world import JOB, NIGHT, World, event
 
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
 LEASE = "LEASE#000"
 RUN_ID = f"{JOB}/{NIGHT}/1"
 
 
 @pytest.fixture
-def night(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def night(live: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Six accounts to grant, two a page and a range."""
-    with world.deployed(monkeypatch):
-        world.set(range_size=2, page_size=2)
-        grants(world, *numbered(6))
-        yield world
+    with live.deployed(monkeypatch):
+        live.set(range_size=2, page_size=2)
+        grants(live, *numbered(6))
+        yield live
 
 
 @pytest.mark.parametrize("row", ["stands", "was lost"])
@@ -177,8 +174,8 @@ def test_a_generation_may_stand_behind_many_pages_of_the_view(night: World) -> N
     assert ordered(night, "ReleaseLease", segment="000")["generation"] == 100
 
 
-def test_only_the_records_of_the_segment_count(client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(client, {"SegmentCount": 2})
+def test_only_the_records_of_the_segment_count(live: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(live.client, {"SegmentCount": 2})
     grants(world, *numbered(12))
     with world.deployed(monkeypatch):
         delivered(world, event("nightly"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,20 +16,17 @@ from tests.faults import PASS, Wire, meanwhile
 from tests.kit import begun, delivered, grants, hold, numbered, ordered, refused, ticked
 from tests.world import JOB, NIGHT, World, event
 
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
 NEXT = "2026-11-30"
 LEASE = "LEASE#000"
 
 
 @pytest.fixture
-def night(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def night(live: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Six accounts to grant, two a page and a range."""
-    with world.deployed(monkeypatch):
-        world.set(range_size=2, page_size=2)
-        grants(world, *numbered(6))
-        yield world
+    with live.deployed(monkeypatch):
+        live.set(range_size=2, page_size=2)
+        grants(live, *numbered(6))
+        yield live
 
 
 def test_a_pause_stops_a_running_worker_at_its_next_range(live: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +126,8 @@ def test_the_renewals_of_a_living_holder_do_not_get_in_the_way(night: World, ver
     assert verb == "Resume" or isinstance(renewed[0], Committed)
 
 
-def test_every_lease_is_paused_and_freed(client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(client, {"SegmentCount": 64})
+def test_every_lease_is_paused_and_freed(live: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(live.client, {"SegmentCount": 64})
     with world.deployed(monkeypatch):
         ordered(world, "Pause")
         rows = world.control()

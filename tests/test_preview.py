@@ -21,17 +21,15 @@ from tests.kit import command, delivered, everything, grants, killed, numbered, 
 from tests.world import JOB, NIGHT, Slow, World, event
 
 if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
     from reconciler.invocation import Invocation
 
 GOLD, SILVER = {"plan": "gold"}, {"plan": "silver"}
 
 
 @pytest.fixture
-def stack(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with world.deployed(monkeypatch):
-        yield world
+def stack(live: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with live.deployed(monkeypatch):
+        yield live
 
 
 SOURCES: list[dict[str, Any] | None] = [
@@ -105,11 +103,11 @@ def summed(told: list[dict[str, Any]]) -> dict[str, int]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_preview_tells_what_the_run_that_follows_does(
-    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch, seed: int
+    live: World, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     random = Random(seed)
     world = World(
-        client, {"SegmentCount": random.choice([1, 1, 3])}, RANGE_SIZE=7, PAGE_SIZE=random.choice([3, 10, 100])
+        live.client, {"SegmentCount": random.choice([1, 1, 3])}, RANGE_SIZE=7, PAGE_SIZE=random.choice([3, 10, 100])
     )
     anything(world, random, random.choice([0, 8, 40]))
     world.set(max_revocations=random.choice([0, 2, 500, 500]))
@@ -197,10 +195,8 @@ def test_the_guard_says_what_it_will_say_of_an_empty_source(stack: World, bound:
 
 
 @pytest.mark.parametrize("bare", ["000", "001"])
-def test_one_segment_without_a_source_is_told(
-    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch, bare: str
-) -> None:
-    world = World(client, {"SegmentCount": 2})
+def test_one_segment_without_a_source_is_told(live: World, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:
+    world = World(live.client, {"SegmentCount": 2})
     for segment in ("000", "001"):
         row = {"segment": segment, "account_id": f"a-{segment}"}
         world.put_row("EntitlementsTable", **row, entitlements=GOLD, version=1)
@@ -231,10 +227,10 @@ def test_an_empty_source_is_told_however_many_invocations_it_takes(
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("seconds", "remaining_s"), [(50, 450), (200, 900), (825, 900)])
 def test_a_preview_that_takes_several_invocations_adds_up_to_the_run(
-    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch, seconds: float, remaining_s: float, seed: int
+    live: World, monkeypatch: pytest.MonkeyPatch, seconds: float, remaining_s: float, seed: int
 ) -> None:
     """A read of the source takes so long; at worst one page fits into an invocation."""
-    world = World(client, {"SegmentCount": 2}, RANGE_SIZE=10, PAGE_SIZE=2)
+    world = World(live.client, {"SegmentCount": 2}, RANGE_SIZE=10, PAGE_SIZE=2)
     anything(world, Random(seed), 40)
     with world.deployed(monkeypatch), monkeypatch.context() as patch:
         slow_source(patch, world, seconds)
@@ -264,8 +260,8 @@ def test_a_page_is_all_it_takes_and_without_one_it_is_an_error(stack: World, mon
     assert everything(stack) == before
 
 
-def test_a_preview_may_begin_anywhere(client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(client, {"SegmentCount": 2})
+def test_a_preview_may_begin_anywhere(live: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(live.client, {"SegmentCount": 2})
     for segment in ("000", "001"):
         for name in "abc":
             row = {"segment": segment, "account_id": f"{name}-{segment}"}

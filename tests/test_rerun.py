@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -34,9 +34,6 @@ from tests.kit import (
 )
 from tests.world import JOB, NIGHT, World, event
 
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
 NEXT = "2026-11-30"
 FIRST_RUN, SECOND_RUN = f"{JOB}/{NIGHT}/1", f"{JOB}/{NIGHT}/2"
 INTERVAL = keys.interval(NIGHT)
@@ -50,9 +47,9 @@ def prepared(world: World) -> World:
 
 
 @pytest.fixture
-def night(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    with world.deployed(monkeypatch):
-        yield prepared(world)
+def night(live: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with live.deployed(monkeypatch):
+        yield prepared(live)
 
 
 @pytest.fixture
@@ -165,8 +162,8 @@ def test_the_answer_tells_what_the_next_tick_will_do(broken: World) -> None:
 # -------------------------------------------------------------------------------------------- nobody of an earlier pass
 
 
-def test_a_rerun_is_refused_while_any_segment_is_held(client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = prepared(World(client, {"SegmentCount": 2}))
+def test_a_rerun_is_refused_while_any_segment_is_held(live: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = prepared(World(live.client, {"SegmentCount": 2}))
     with world.deployed(monkeypatch):
         delivered(world, event("nightly"))
         world.clock.set(f"{NEXT}T02:00:05Z")
@@ -332,9 +329,9 @@ def test_a_younger_interval_does_not_raise_what_an_older_one_keeps_open(broken: 
 
 
 def test_every_lease_gets_a_new_generation_and_names_who_was_fenced(
-    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
+    live: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = prepared(World(client, {"SegmentCount": 3}))
+    world = prepared(World(live.client, {"SegmentCount": 3}))
     with world.deployed(monkeypatch):
         killed(world, Wire(world.client), "commit", owner="the dead")
         before = {segment: world.lease(segment) for segment in keys.segments(3)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,21 +18,18 @@ from tests.faults import Wire
 from tests.kit import delivered, give_up, grants, killed, numbered, ordered, refused, ticked, wait
 from tests.world import NIGHT, World, event
 
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
 NEXT = "2026-11-30"
 STARTS_ANEW = f"{NEXT} has committed on segment 000 since"
 GOES_ON = "no later interval has committed since"
 
 
 @pytest.fixture
-def night(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def night(live: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Six accounts to grant, two a page and a range."""
-    with world.deployed(monkeypatch):
-        world.set(range_size=2, page_size=2)
-        grants(world, *numbered(6))
-        yield world
+    with live.deployed(monkeypatch):
+        live.set(range_size=2, page_size=2)
+        grants(live, *numbered(6))
+        yield live
 
 
 @pytest.fixture
@@ -153,10 +150,10 @@ def test_a_rerun_of_the_later_interval_counts_as_well(broken: World) -> None:
 
 @pytest.mark.parametrize(("later", "place"), [("000", "start"), ("001", "checkpoint")])
 def test_only_commits_on_the_same_segment_count(
-    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch, later: str, place: str
+    live: World, monkeypatch: pytest.MonkeyPatch, later: str, place: str
 ) -> None:
     """The night's only checkpoint is on segment 000; the next one commits on one segment and is killed in the other."""
-    world = World(client, {"SegmentCount": 2})
+    world = World(live.client, {"SegmentCount": 2})
     grants(world, *numbered(20))
     with world.deployed(monkeypatch):
         world.set(range_size=2, page_size=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,20 +14,17 @@ from tests.faults import PASS, Wire, meanwhile
 from tests.kit import command, delivered, everything, give_up, grants, killed, numbered, ordered, refused, ticked, wait
 from tests.world import JOB, NIGHT, World, event
 
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
 NEXT = "2026-11-30"
 ANOTHER = "another writer"
 
 
 @pytest.fixture
-def night(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def night(live: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Six accounts to grant, two a page and a range."""
-    with world.deployed(monkeypatch):
-        world.set(range_size=2, page_size=2)
-        grants(world, *numbered(6))
-        yield world
+    with live.deployed(monkeypatch):
+        live.set(range_size=2, page_size=2)
+        grants(live, *numbered(6))
+        yield live
 
 
 @pytest.fixture
@@ -213,8 +210,8 @@ def test_rejected_and_revoked_accounts_are_verified_too(night: World) -> None:
     assert (told["matches"], told["touched"], told["view_rows"]) == (True, 0, 7)
 
 
-def test_every_segment_is_read(client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(client, {"SegmentCount": 3})
+def test_every_segment_is_read(live: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(live.client, {"SegmentCount": 3})
     grants(world, *numbered(12))
     with world.deployed(monkeypatch):
         delivered(world, event("nightly"))
