@@ -96,7 +96,7 @@ def test_the_pause_of_the_guard_is_ended_by_hand_only_once_its_interval_was_deal
     night.set(max_revocations=0)
     assert delivered(night, event("nightly"))["outcome"] == "tripped"
     assert "paused by reconcile/" in refused(night, "Pause")
-    assert f"the revocation guard stopped {NIGHT}: Rerun {NIGHT} with a revocation_bound" in refused(night, "Resume")
+    assert f"the revocation guard stopped {NIGHT}: Rerun {NIGHT} with a `revocation_bound`" in refused(night, "Resume")
     ordered(night, "Acknowledge", interval=NIGHT)
     ordered(night, "Resume")
     assert ticked(night) == []

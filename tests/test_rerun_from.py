@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +14,25 @@ from reconciler.errors import VerbRefused
 from reconciler.intervals import shifted
 from reconciler.records import COMPLETED, EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED, STATES, RunRecord
 from reconciler.restart import Start, where_from
-from tests.faults import Wire
-from tests.kit import delivered, give_up, grants, killed, numbered, ordered, refused, ticked, wait
+from tests.faults import Wire, meanwhile
+from tests.kit import (
+    begun,
+    delivered,
+    give_up,
+    grants,
+    hold,
+    killed,
+    numbered,
+    ordered,
+    overtaken,
+    refused,
+    ticked,
+    wait,
+)
 from tests.world import NIGHT, World, event
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
 
 NEXT = "2026-11-30"
 STARTS_ANEW = f"{NEXT} has committed on segment 000 since"
@@ -173,6 +189,25 @@ def test_nothing_committed_is_a_checkpoint_too(night: World) -> None:
     assert ticked(night) == [(NIGHT, "completed")]
 
 
+def test_a_segment_that_was_done_without_an_account_counts_as_well(
+    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no checkpoint: nothing was there to commit."""
+    world = World(client, {"SegmentCount": 2})
+    names: dict[str, list[str]] = {"000": [], "001": []}
+    for name in numbered(20):
+        names[keys.segment_of(name, 2)].append(name)
+    grants(world, names["001"][0])
+    with world.deployed(monkeypatch):
+        give_up(world, ranges=0)
+        assert list(world.interval()["segments"]) == ["000"]
+        grants(world, names["000"][0])
+        goes_by(world)
+        assert ordered(world, "Rerun", interval=NIGHT)["why"] == STARTS_ANEW
+        assert ticked(world) == [(NIGHT, "completed")] * 2
+        assert ordered(world, "Verify", interval=NIGHT)["matches"]
+
+
 # -------------------------------------------------------------------------------------------------- as the person says
 
 
@@ -195,7 +230,7 @@ def test_the_checkpoint_is_refused_when_a_later_interval_has_committed_since(bro
 @pytest.mark.parametrize("asked", [{}, {"force": False}, {"from": "start"}, {"from": "checkpoint"}])
 def test_a_completed_interval_needs_force(night: World, asked: dict[str, Any]) -> None:
     assert delivered(night, event("nightly"))["outcome"] == "completed"
-    assert f"{NIGHT} is COMPLETED: set force" in refused(night, "Rerun", interval=NIGHT, **asked)
+    assert f"{NIGHT} is COMPLETED: `force`" in refused(night, "Rerun", interval=NIGHT, **asked)
     if asked.get("from") == "checkpoint":
         assert "leave `from` out" in refused(night, "Rerun", interval=NIGHT, **asked | {"force": True})
     else:
@@ -247,6 +282,32 @@ def test_an_unrecorded_interval_is_taken_up_inside_the_window_and_refused_outsid
     later = [shifted(NIGHT, -2), shifted(NIGHT, -1)]
     assert ticked(night, 0) == [(one, "completed") for one in (oldest, *later)], "those between are not missed"
     assert night.row("CONTROL")["open_from"] == NEXT
+
+
+def test_a_refused_rerun_adds_no_interval(night: World) -> None:
+    """A worker takes the lease while the command is decided."""
+    night.run(remaining_s=60)
+    early = shifted(NIGHT, -2)
+    Wire(night.client).next("verb", meanwhile(lambda: hold(night, "quicker")))
+    assert "quicker holds segment 000" in overtaken(night, "Rerun", interval=early)
+    assert night.row("CONTROL")["first_interval"] == night.row("CONTROL")["open_from"] == NIGHT
+    assert not night.has(keys.interval(early))
+
+
+@pytest.mark.parametrize("named", [-1, -2, -3])
+def test_a_rerun_that_meets_a_late_trigger_for_an_earlier_night_adds_none_twice(night: World, named: int) -> None:
+    begun(night)
+    early, before_that = shifted(NIGHT, named), shifted(NIGHT, -2)
+    night.clock.set(f"{NIGHT}T01:30:00Z")
+    trigger = event("nightly", f"{before_that}T02:00:00Z")
+    Wire(night.client).next("verb", meanwhile(lambda: delivered(night, trigger, 60)))
+    told = ordered(night, "Rerun", interval=early)
+    assert told["added"] == ([early] if early < before_that else [])
+    first = min(early, before_that)
+    assert night.row("CONTROL")["first_interval"] == night.row("CONTROL")["open_from"] == first
+    due = [shifted(first, days) for days in range(4) if shifted(first, days) < NIGHT]
+    assert ticked(night, 0) == [(one, "completed") for one in due]
+    assert [night.events(one).count("COMPLETED") for one in due] == [1] * len(due)
 
 
 def test_the_first_command_of_a_new_stack_may_be_a_rerun(night: World) -> None:

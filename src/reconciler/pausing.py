@@ -43,7 +43,7 @@ def resume_job(command: Command, job: Job, invocation: Invocation) -> Deed:
         raise VerbRefused("Resume: the job is not paused")
     for record in read_until(row.open_from, invocation.clock.now_ms(), invocation=invocation):
         if record.stopped_by_guard:
-            on = f"Rerun {record.interval_id} with a revocation_bound, or Acknowledge it first"
+            on = f"Rerun {record.interval_id} with a `revocation_bound`, or Acknowledge it first"
             raise VerbRefused(f"Resume: the revocation guard stopped {record.interval_id}: {on}")
     lost = lost_leases(invocation)
     pause_no, steps = resuming(row, without=lost, invocation=invocation)

@@ -58,13 +58,14 @@ def rerun(command: Command, job: Job, invocation: Invocation) -> Deed:
     before = new if added else recorded(command, row, invocation)
     record = RunRecord.of(before)
     if record.state == COMPLETED and not command.asked.get("force"):
-        raise VerbRefused(f"Rerun: {record.interval_id} is COMPLETED: set force to run it again from the start")
+        raise VerbRefused(f"Rerun: {record.interval_id} is COMPLETED: `force` runs it again from the start")
     own = come_to(record, invocation=invocation)
     start = where_from(record, command.asked.get("from"), own, later_commits(record.interval_id, invocation=invocation))
     stated = command.asked.get("revocation_bound")
     bound = record.revocation_bound if stated is None and start.place == FROM_CHECKPOINT else stated
     guards = [other for other in records if other.stopped_by_guard and other.interval_id != record.interval_id]
-    lifts = stated is not None and row.paused_by_guard and record.tripped and not guards
+    tripped = record.tripped or (row.pause or {}).get("interval_id") == record.interval_id
+    lifts = stated is not None and row.paused_by_guard and tripped and not guards
     pass_no = record.pass_no + (start.place == FROM_START)
     run_id = keys.run_id(invocation.settings.job_name, record.interval_id, pass_no)
     result = {
