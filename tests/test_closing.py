@@ -231,3 +231,12 @@ def test_a_rerun_that_meets_an_acknowledgement_removes_it(night: World) -> None:
     Wire(night.client).next("verb", meanwhile(lambda: ordered(night, "Acknowledge", interval=NIGHT)))
     ordered(night, "Rerun", interval=NIGHT)
     assert (night.interval()["state"], "acknowledged_at" in night.interval()) == ("RUNNING", False)
+
+
+def test_of_two_acknowledgements_at_once_the_first_one_counts(night: World) -> None:
+    give_up(night)
+    first = meanwhile(lambda: ordered(night, "Acknowledge", interval=NIGHT, requested_by="bea"))
+    Wire(night.client).next("verb", first)
+    assert f"{NIGHT} is acknowledged" in overtaken(night, "Acknowledge", interval=NIGHT, requested_by="cyd")
+    assert night.interval()["acknowledged_by"] == "bea"
+    assert night.events().count("ACKNOWLEDGED") == 1

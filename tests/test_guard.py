@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reconciler import clock, keys
+from reconciler.source import AccountsTable
+from reconciler.view import EntitlementsTable
+from reconciler.watchdog import look
+from reconciler.work import Job, work
 from tests.conftest import live_client
 from tests.faults import NEVER_SENT, PASS, Fault, Wire, meanwhile
-from tests.kit import delivered, everything, grants, numbered, ordered
+from tests.kit import delivered, everything, grants, hold, killed, numbered, ordered, refused, wait
 from tests.world import NIGHT, World, event
 
 if TYPE_CHECKING:
@@ -36,12 +41,13 @@ def orphans(world: World, count: int) -> None:
         world.view_row(name, plan="gold")
 
 
-def goes_on(world: World) -> str:
-    """What becomes of the night at the next tick."""
+def goes_on(world: World, nights: Sequence[str] = (NIGHT,)) -> str:
+    """What becomes of the night, or of each of those, at the next tick."""
     world.clock.advance(300)
-    (attempt,) = delivered(world, event("tick", clock.text(world.clock.wall_ms)))["attempts"]
-    assert attempt["interval"] == NIGHT
-    return str(attempt["outcome"])
+    attempts = delivered(world, event("tick", clock.text(world.clock.wall_ms)))["attempts"]
+    assert [attempt["interval"] for attempt in attempts] == list(nights)
+    (outcome,) = {attempt["outcome"] for attempt in attempts}
+    return str(outcome)
 
 
 def revoked(world: World) -> int:
@@ -293,6 +299,46 @@ def test_a_trip_keeps_the_pause_of_a_person_on_record(night: World) -> None:
     assert night.run("nightly")[0].outcome == "tripped"
     assert night.row("CONTROL")["pause"] == person
     assert night.interval()["state"] == "NEEDS_REPAIR"
+
+
+def test_a_trip_during_the_pause_of_a_person_outlasts_it(night: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends that pause may not know of the trip; no next night may strip the next accounts."""
+    night.set(max_revocations=2)
+    orphans(night, 9)
+    with night.deployed(monkeypatch):
+        Wire(night.client).next("trip", meanwhile(lambda: ordered(night, "Pause", reason="maintenance")))
+        assert delivered(night, event("nightly"))["outcome"] == "tripped"
+        assert night.row("CONTROL")["pause"]["why"] == "maintenance"
+        night.clock.set(f"{LATER[0]}T02:00:05Z")
+        assert f"the revocation guard stopped {NIGHT}" in refused(night, "Resume")
+        assert ordered(night, "Rerun", interval=NIGHT, revocation_bound=9)["paused"], "the pause is the person's"
+        ordered(night, "Resume")
+        assert goes_on(night, [NIGHT, LATER[0]]) == "completed"
+    assert revoked(night) == 9
+
+
+def test_the_trip_of_a_worker_cannot_be_acknowledged_beforehand(
+    client: DynamoDBClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One segment made the night need repair; in the other a worker still is on its way to the guard."""
+    world = World(client, {"SegmentCount": 2}, RANGE_SIZE=1, MAX_REVOCATIONS=0, MAX_ATTEMPTS=1)
+    names: dict[str, list[str]] = {"000": [], "001": []}
+    for name in numbered(20):
+        names[keys.segment_of(name, 2)].append(name)
+    grants(world, *(found[0] for found in names.values()))
+    world.view_row(names["001"][1], plan="gold")
+    killed(world, Wire(client), "commit")
+    wait(world)
+    late = hold(world, "late", "001")
+    world.run()
+    assert (world.interval()["state"], world.lease("001")["owner"]) == ("NEEDS_REPAIR", "late")
+    with world.deployed(monkeypatch):
+        assert f"late still has segment 001 of {NIGHT}" in refused(world, "Acknowledge", interval=NIGHT)
+        invocation = world.invocation("late")
+        job = Job(AccountsTable(invocation), EntitlementsTable(invocation))
+        assert work(late, job, [], invocation)[0].outcome == "tripped"
+        assert look(invocation=invocation)["IntervalsNeedingRepair"] == 1
+        assert f"the revocation guard stopped {NIGHT}" in refused(world, "Resume")
 
 
 # a paused job, and the way on

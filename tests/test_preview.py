@@ -13,7 +13,7 @@ import pytest
 
 from reconciler import app
 from reconciler.checksum import canonical
-from reconciler.errors import OutOfTime
+from reconciler.errors import InvalidTrigger, OutOfTime
 from reconciler.preview import COUNTED
 from reconciler.source import AccountsTable
 from tests.faults import Wire
@@ -221,6 +221,18 @@ def test_an_empty_source_is_told_however_many_invocations_it_takes(
     assert {part["guard"] for part in told} - {None} == {"the source is empty, but the view is not"}
 
 
+def test_an_empty_source_is_told_though_only_the_first_page_has_something_to_lose(
+    stack: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.set(page_size=2)
+    for index, name in enumerate(numbered(9)):
+        stack.view_row(name, **({"plan": "gold"} if index < 2 else {}))
+    slow_source(monkeypatch, stack, 12)
+    told = on_and_on(stack, 90)
+    assert len(told) > 1
+    assert {part["guard"] for part in told} - {None} == {"the source is empty, but the view is not"}
+
+
 # ------------------------------------------------------------------------------------------- more than one invocation
 
 
@@ -316,6 +328,12 @@ def test_the_answer_stays_small_and_is_remembered_whatever_the_rows_hold(stack: 
     assert answer["result"]["changed"] == 20
     assert len(json.dumps(answer)) < most
     assert delivered(stack, command("Preview", "p-1"))["first"] == answer
+
+
+def test_an_account_id_beyond_all_measure_is_refused_in_few_words(stack: World) -> None:
+    with pytest.raises(InvalidTrigger, match=r"detail.after: must be an account id of at most 1024 bytes") as error:
+        delivered(stack, command("Preview", after="x" * 500_000))
+    assert len(str(error.value)) < 2_000
 
 
 # ------------------------------------------------------------------------------------------------------ and does not do

@@ -231,6 +231,18 @@ def test_a_write_that_arrives_only_after_the_rerun_is_refused(
     assert set(live.versions().values()) == {1}
 
 
+def test_a_delay_that_is_noted_only_after_the_rerun_is_refused(night: World) -> None:
+    ordered(night, "Pause")
+    wire = Wire(night.client)
+    ticked(night, 0)
+    late = wire.requests("delay")
+    assert set(night.interval()["delays"]) == {"paused"}
+    ordered(night, "Resume")
+    ordered(night, "Rerun", interval=NIGHT)
+    resent(night, late, "other")
+    assert night.interval()["delays"] == {}
+
+
 def test_a_late_holder_that_commits_just_in_time_keeps_its_lease_from_a_rerun(night: World) -> None:
     night.run(remaining_s=60)
     late = hold(night, "late")

@@ -350,6 +350,19 @@ def test_what_the_service_calls_wrong_is_a_defect_and_is_raised(stack: World, ve
     assert everything(stack) == before
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_row_that_cannot_be_stored_is_a_defect_and_is_not_tried_again(stack: World, verb: str) -> None:
+    """The row refuses for a reason that reading anew does not change."""
+    ready(stack, verb)
+    before = everything(stack)
+    wire = Wire(stack.client)
+    wire.next("verb", then=cancelled({"AUDIT": "ValidationError"}))
+    with pytest.raises(ClientError, match="TransactionCanceledException"):
+        delivered(stack, sent(verb))
+    assert len(wire.requests("verb")) == 1
+    assert everything(stack) == before
+
+
 # -------------------------------------------------------------------------------------------------------- what is told
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -189,6 +190,34 @@ def test_whatever_another_writer_put_into_a_row_is_told_and_stops_nothing(comple
     assert [one["account_id"] for one in told["first"]] == ["acct-0002"]
     again = delivered(completed, command("Verify", "v-1", interval=NIGHT))
     assert again["first"]["result"]["touched"] == 1
+
+
+@pytest.mark.parametrize("whose", ["the run's", "a later run's"])
+def test_rows_of_a_run_that_noted_no_run_version_are_not_taken_for_another_writers(
+    completed: World, whose: str
+) -> None:
+    if whose == "a later run's":
+        completed.clock.set(f"{NEXT}T02:00:05Z")
+        completed.account("acct-0003", plan="silver")
+        ticked(completed)
+    for row in completed.scan("EntitlementsTable"):
+        del row["run_version"]
+        completed.put_row("EntitlementsTable", **row)
+    told = ordered(completed, "Verify", interval=NIGHT)
+    later = [("acct-0003", f"{JOB}/{NEXT}/1")] if whose == "a later run's" else []
+    assert [(one["account_id"], one["by"]) for one in told["first"]] == later
+
+
+def test_the_answer_stays_small_and_is_remembered_however_long_the_names_are(completed: World) -> None:
+    """100 names of 1000 control characters are 600 kB of JSON, and an item holds 400."""
+    completed.set(page_size=100)
+    for name in numbered(100):
+        completed.put("EntitlementsTable", "\x01" * 1000 + name, updated_at=f"{NIGHT}T03:00:00.000Z")
+    answer = delivered(completed, command("Verify", "v-1", interval=NIGHT))
+    assert answer["result"]["touched"] == 100
+    assert 0 < len(answer["result"]["first"]) < 100
+    assert len(json.dumps(answer)) < 250_000
+    assert delivered(completed, command("Verify", "v-1", interval=NIGHT))["first"] == answer
 
 
 def test_rows_beyond_the_first_hundred_are_counted_only(completed: World) -> None:

@@ -17,7 +17,19 @@ from reconciler.observability import WATCHDOG_METRICS
 from reconciler.records import COMPLETED, EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED
 from reconciler.watchdog import Seen, look, measure
 from tests.faults import Wire
-from tests.kit import delivered, emitted, everything, grants, killed, lambda_context, numbered, refusal, watched
+from tests.kit import (
+    delivered,
+    emitted,
+    everything,
+    give_up,
+    grants,
+    killed,
+    lambda_context,
+    numbered,
+    ordered,
+    refusal,
+    watched,
+)
 from tests.world import JOB, NIGHT, World, event
 from tools.tables import load_template
 
@@ -89,6 +101,23 @@ def test_a_running_night_tells_how_long_ago_it_got_on(world: World) -> None:
     assert seen(world)["SecondsSinceProgress"] == HOUR
     world.put_control(keys.progress(NIGHT, 1, "000"), checkpoint_at=...)  # before the first commit it is the start
     assert seen(world)["SecondsSinceProgress"] == HOUR
+
+
+@pytest.mark.parametrize("place", ["checkpoint", "start"])
+def test_a_night_that_is_rerun_days_later_gets_on_from_that_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    world.set(range_size=2, page_size=2)
+    grants(world, *numbered(6))
+    give_up(world)
+    world.clock.set("2026-12-01T01:00:00Z")
+    with world.deployed(monkeypatch):
+        ordered(world, "Rerun", interval=NIGHT, **{"from": place})
+    world.clock.set("2026-12-01T01:10:00Z")
+    assert seen(world)["SecondsSinceProgress"] == pytest.approx(600, abs=1)
+    killed(world, Wire(world.client), "commit", 2, kind="tick")
+    world.clock.set("2026-12-01T01:40:00Z")
+    assert seen(world)["SecondsSinceProgress"] == pytest.approx(1800, abs=1), "and then from its checkpoints"
 
 
 def test_the_newest_checkpoint_of_all_segments_counts(client: Any) -> None:

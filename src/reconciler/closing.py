@@ -68,8 +68,8 @@ def acknowledge(command: Command, job: Job, invocation: Invocation) -> Deed:
     for segment in keys.segments(row.segment_count):
         lease = read_lease(segment, invocation=invocation)
         if lease.owner and lease.interval_id in [record.interval_id for record in waiting]:
-            at_work = f"{lease.owner} still has segment {segment} of {lease.interval_id}"
-            raise VerbRefused(f"Acknowledge: {at_work}: wait until it has ended, or ReleaseLease")
+            at_work = f"{lease.owner} has not ended its work on segment {segment} of {lease.interval_id}"
+            raise VerbRefused(f"Acknowledge: {at_work}: wait, or ReleaseLease when it is dead")
     seen = {
         "acknowledged_at": clock.text(invocation.clock.now_ms()),
         "acknowledged_by": command.requested_by,

@@ -73,10 +73,12 @@ def _read_on(report: Report, segments: tuple[str, ...], job: Job, invocation: In
             report.segment, report.after, report.of_segment, report.source_judged = segment, None, Totals(), False
         sides = Sides(source, job.view, segment, invocation.settings.page_size)
         for pairs in sides.pages(report.after):
-            _add(report, list(map(decide, pairs)))
-            if report.of_segment.revoked and not report.source_judged:
-                report.source_empty |= not report.of_segment.source_rows and sides.source_is_empty()
+            decisions = list(map(decide, pairs))
+            so_far = report.of_segment + totals(decisions)
+            if so_far.revoked and not report.source_judged:
+                report.source_empty |= not so_far.source_rows and sides.source_is_empty()
                 report.source_judged = True
+            _add(report, decisions)
 
 
 @dataclass(frozen=True, slots=True)
