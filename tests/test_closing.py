@@ -211,7 +211,7 @@ def test_an_interval_that_somebody_still_works_on_is_not_acknowledged(night: Wor
     """What the worker meets, like a trip of the guard, must be seen."""
     give_up(night)
     night.put_control("LEASE#000", owner="worker-7", interval_id=NIGHT)
-    assert f"worker-7 still has segment 000 of {NIGHT}" in refused(night, "Acknowledge", interval=NIGHT)
+    assert f"worker-7 has not ended its work on segment 000 of {NIGHT}" in refused(night, "Acknowledge", interval=NIGHT)
     ordered(night, "ReleaseLease", segment="000")
     assert ordered(night, "Acknowledge", interval=NIGHT) == {"intervals": [NIGHT]}
 

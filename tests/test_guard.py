@@ -333,7 +333,7 @@ def test_the_trip_of_a_worker_cannot_be_acknowledged_beforehand(
     world.run()
     assert (world.interval()["state"], world.lease("001")["owner"]) == ("NEEDS_REPAIR", "late")
     with world.deployed(monkeypatch):
-        assert f"late still has segment 001 of {NIGHT}" in refused(world, "Acknowledge", interval=NIGHT)
+        assert f"late has not ended its work on segment 001 of {NIGHT}" in refused(world, "Acknowledge", interval=NIGHT)
         invocation = world.invocation("late")
         job = Job(AccountsTable(invocation), EntitlementsTable(invocation))
         assert work(late, job, [], invocation)[0].outcome == "tripped"
