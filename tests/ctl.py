@@ -73,11 +73,13 @@ class Operator:
         return found
 
     def fails(self, *arguments: str) -> str:
-        """The one line that a command says on stderr when it cannot be done; with --json it is the same."""
+        """The one line that a command says on stderr when it cannot be done; with --json stdout has it too."""
         code, out, err = self.types(*arguments)
-        assert (code, out, err.count("\n")) == (2, "", 1), (code, out, err)
+        assert (code, err.count("\n")) == (2, 1), (code, out, err)
         assert err.startswith("reconcilectl: ")
-        return err.removeprefix("reconcilectl: ").strip()
+        line = err.removeprefix("reconcilectl: ").strip()
+        assert out == ("" if "--json" not in arguments else json.dumps({"error": line}) + "\n")
+        return line
 
 
 def operator(

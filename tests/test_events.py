@@ -64,7 +64,7 @@ def test_a_stamped_sample_is_understood(name: str) -> None:
 
 
 def trigger_time(name: str) -> str:
-    return "2026-11-29T02:00:00.000Z" if name == "nightly" else "2026-11-29T17:35:00.000Z"
+    return "2026-11-29T02:00:00.000Z" if name == "nightly" else "2026-11-29T17:38:12.000Z"
 
 
 @pytest.mark.parametrize("name", OF_AN_OPERATOR)

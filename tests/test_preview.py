@@ -226,7 +226,8 @@ def test_an_empty_source_is_told_though_only_the_first_page_has_something_to_los
 ) -> None:
     stack.set(page_size=2)
     for index, name in enumerate(numbered(9)):
-        stack.view_row(name, **({"plan": "gold"} if index < 2 else {}))
+        entitlements = {"plan": "gold"} if index < 2 else {}
+        stack.put("EntitlementsTable", name, entitlements=entitlements, version=1)
     slow_source(monkeypatch, stack, 12)
     told = on_and_on(stack, 90)
     assert len(told) > 1

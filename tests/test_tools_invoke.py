@@ -44,9 +44,9 @@ def test_a_nightly_gets_the_last_scheduled_time(now: str, time: str) -> None:
 @pytest.mark.parametrize("trigger", ["tick", "watchdog"])
 @pytest.mark.parametrize(
     ("now", "time"),
-    [("2026-11-29T17:37:59", "2026-11-29T17:35:00Z"), ("2026-11-29T00:00:00", "2026-11-29T00:00:00Z")],
+    [("2026-11-29T17:37:59.9", "2026-11-29T17:37:59Z"), ("2026-11-29T00:00:00", "2026-11-29T00:00:00Z")],
 )
-def test_the_others_get_the_last_full_tick(trigger: str, now: str, time: str) -> None:
+def test_the_others_get_the_present_second(trigger: str, now: str, time: str) -> None:
     moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
     assert stamped(event(trigger), SETTINGS, moment) == event(trigger, time)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tools.ctl import status
 from tools.ctl import status_text as ctl_status_text
 from tools.ctl import watch as ctl_watch
 from tools.ctl.progress import Progress
+from tools.ctl.segments import Segment
 from tools.ctl.status import Interval, Status
 
 
@@ -190,6 +192,25 @@ def test_a_pause_shows_who_when_and_why_and_a_lost_lease_what_to_do(person: Oper
     assert person.knows("status")["segments"][0]["lost"]
 
 
+def test_the_guards_pause_is_told_by_its_night_and_who_waits_or_was_seen_says_so(person: Operator) -> None:
+    interrupted(person)
+    world = person.world
+    assert "waits" not in person.sees("status")
+    world.expire_lease()
+    assert f"{person.night} RUNNING, waits for a tick" in person.sees("status")
+    at = f"{person.night}T00:00:00.000Z"
+    pause = {"who": "reconcile/0b6e7c1a", "when": at, "why": "too many", "interval_id": person.before(1)}
+    world.put_control(keys.CONTROL, pause=pause)
+    world.put_control(keys.interval(person.before(1)), state="SKIPPED", acknowledged_at=at, acknowledged_by="ada")
+    shown = person.sees("status")
+    assert f"by the revocation guard of {person.before(1)}: too many" in " ".join(shown.split())
+    assert "0b6e7c1a: too many" not in shown
+    assert f"{person.night} RUNNING, waits for resume" in shown
+    assert "acknowledged" in shown
+    assert "(after due)" in shown
+    assert f"by the revocation guard of {person.before(1)}: too many" in " ".join(person.sees("plan").split())
+
+
 def test_of_many_segments_only_those_held_are_listed(
     emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,7 +255,8 @@ def test_the_bar_of_a_very_large_night_fits() -> None:
     )  # fmt: skip
     running = Status(
         target="t", job="j", at="2026-11-29T03:00:00.000Z", ran=True, first_interval="2026-11-29",
-        open_from="2026-11-29", pause=None, intervals=(interval,), segments=(),
+        open_from="2026-11-29", pause=None, intervals=(interval,),
+        segments=(Segment(segment="000", holder="reconcile/1", interval="2026-11-29"),),
     )  # fmt: skip
     looks = iter([running, running, replace(running, intervals=())])
     screen = io.StringIO()
@@ -242,6 +264,41 @@ def test_the_bar_of_a_very_large_night_fits() -> None:
     assert "1,234,567/~2,000,000, 12,345/s, 3 h 12 min left" in screen.getvalue()
     Console(file=screen, width=80).print(ctl_status_text.text(running))
     assert "61 % of the 2,000,000 of 2026-11-28" in " ".join(screen.getvalue().split())
+
+
+def test_a_night_that_nobody_works_on_is_said_so_once_and_watching_ends(
+    person: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(person)
+    person.world.expire_lease()
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("goes on"))
+    shown = person.sees("status", "--watch")
+    assert shown.count(f"Nobody works on {person.night} now") == 1
+    assert "RUNNING, waits for a tick" in shown
+    screen = io.StringIO()
+    seen = status.collect("here", closed=5, invocation=person.world.invocation("reconcilectl"))
+    ctl_watch.watch(lambda: seen, 1, Console(file=screen, force_terminal=True, width=80, highlight=False))
+    assert screen.getvalue().count(f"Nobody works on {person.night} now") == 1
+
+
+def test_watching_without_a_terminal_is_a_line_a_look_and_json_stays_one_object(
+    person: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(person)
+    looks = []
+
+    def tick(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            person.world.expire_lease()
+            person.world.run("tick", owner="second")
+
+    monkeypatch.setattr("tools.ctl.watch.time.sleep", tick)
+    code, out, err = person.types("status", "--watch", "--json")
+    assert (code, json.loads(out)["intervals"][-1]["state"], len(looks)) == (0, "COMPLETED", 2)
+    first, last = err.splitlines()
+    assert first.startswith(f"{person.night} 30/~40, ")
+    assert last == f"{person.night} COMPLETED, 60 accounts"
 
 
 def test_watching_ends_at_once_when_nothing_runs(person: Operator) -> None:
@@ -349,6 +406,20 @@ def test_the_estimate_of_source_reads_is_never_above_what_the_run_needs(person: 
         1 for name, request in person.world.requests[before:] if name == "Query" and request["TableName"] == source
     ]
     assert 5 <= seen["source_reads"] <= len(reads)
+
+
+def test_the_plan_of_a_rerun_estimates_from_what_the_night_was_before_and_the_oldest_night_comes_first(
+    person: Operator,
+) -> None:
+    grants(person.world, *numbered(45))
+    nightly(person)
+    code, _, _ = person.types("rerun", person.night, "--reason", "again", "--force", "--yes")
+    seen = person.knows("plan")
+    assert (code, seen["estimated_from"], seen["source_reads"]) == (0, person.night, 5)
+    older = person.before(1)
+    person.world.put_control(keys.interval(older), **record(older, state="SKIPPED"))
+    person.world.put_control(keys.CONTROL, open_from=older, first_interval=older)
+    assert [step["interval"] for step in person.knows("plan")["steps"]] == [older, person.night]
 
 
 def test_the_plan_waits_for_a_backoff_and_gives_up_at_the_limit(person: Operator) -> None:

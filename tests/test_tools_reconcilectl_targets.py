@@ -88,7 +88,9 @@ def deployed(person: Operator, *arguments: str) -> tuple[int, str, str]:
 def refuses(person: Operator, *arguments: str) -> str:
     """The one line that a command without --local fails with."""
     code, out, err = deployed(person, *arguments)
-    assert (code, out, err.count("\n")) == (2, "", 1), (code, out, err)
+    assert (code, err.count("\n")) == (2, 1), (code, out, err)
+    line = err.removeprefix("reconcilectl: ").strip()
+    assert out == ("" if "--json" not in arguments else json.dumps({"error": line}) + "\n")
     return err
 
 
@@ -102,7 +104,9 @@ def test_a_deployed_stack_is_found_by_name_and_commanded(
     assert json.loads(out)["target"] == f"stack {stack} in eu-west-1"
     assert json.loads(out)["intervals"][0]["state"] == "COMPLETED"
     monkeypatch.setenv(target.VARIABLE, stack)
-    code, out, err = deployed(person, "--region", "eu-west-1", "pause", "--reason", "why", "--by", "ada", "--json")
+    code, out, err = deployed(
+        person, "--region", "eu-west-1", "pause", "--reason", "why", "--by", "ada", "--yes", "--json"
+    )
     assert (code, err) == (0, "")
     assert json.loads(out)["result"]["pause_no"] == 1
     code, out, err = deployed(person, "status")
@@ -124,6 +128,8 @@ def test_options_stand_before_the_command_or_after_it(person: Operator) -> None:
 def test_a_local_target_is_named_in_spite_of_the_variable(person: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(target.VARIABLE, "prod")
     person.sees("status")
+    assert "leave them out with --local" in person.fails("status", "--region", "eu-west-1")
+    assert "leave them out with --local" in person.fails("plan", "--profile", "prod")
     assert "give one of them" in person.fails("status", "--stack-name", "prod")
 
 
@@ -137,7 +143,9 @@ def test_an_unknown_stack_is_named(person: Operator, emulator_url: str, monkeypa
     assert (
         line == "reconcilectl: there is no stack nowhere in eu-central-1: check --stack-name, --region and --profile\n"
     )
-    assert "there is no stack nowhere" in refuses(person, "pause", "--reason", "x", "--stack-name", "nowhere", "--json")
+    assert "there is no stack nowhere" in refuses(
+        person, "pause", "--reason", "x", "--yes", "--stack-name", "nowhere", "--json"
+    )
 
 
 def test_a_stack_of_another_template_is_named(
@@ -163,6 +171,17 @@ def test_an_unreachable_endpoint_is_named(person: Operator, monkeypatch: pytest.
 
 def test_a_profile_that_does_not_exist_is_named(person: Operator) -> None:
     assert "--profile" in refuses(person, "status", "--stack-name", "prod", "--profile", "nobody")
+
+
+def test_the_region_is_found_as_the_aws_cli_finds_it(
+    person: Operator, emulator_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", emulator_url)
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-south-1")
+    assert "stack nowhere in eu-north-1" in refuses(person, "status", "--stack-name", "nowhere")
+    monkeypatch.delenv("AWS_REGION")
+    assert "stack nowhere in eu-south-1" in refuses(person, "status", "--stack-name", "nowhere")
 
 
 def test_a_missing_region_is_named(person: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +283,7 @@ def test_an_emulator_that_is_gone_is_named(person: Operator) -> None:
     port = free_port()
     said = {"endpoint": f"http://127.0.0.1:{port}", "region": "eu-west-1", "variables": person.world.environ}
     local_file.write_local(person.file, said)
-    for command in (["status"], ["plan"], ["audit", person.night], ["pause", "--reason", "x"]):
+    for command in (["status"], ["plan"], ["audit", person.night], ["pause", "--reason", "x", "--yes"]):
         assert f"127.0.0.1:{port} does not answer" in person.fails(*command)
 
 
@@ -288,7 +307,7 @@ def test_an_interval_that_is_not_on_record_is_named(person: Operator) -> None:
 def test_an_interval_that_is_no_date_is_named(person: Operator, interval: str) -> None:
     for command in ("audit", "timeline"):
         assert f"{interval!r} is no interval" in person.fails(command, interval)
-    assert "must be a date as in 2026-11-29" in person.fails("skip", interval, "--reason", "why")
+    assert "must be a date as in 2026-11-29" in person.fails("skip", interval, "--reason", "why", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -300,6 +319,8 @@ def test_an_interval_that_is_no_date_is_named(person: Operator, interval: str) -
         (["skip", "2026-11-29"], "--reason"),
         (["rerun", "2026-11-29", "--reason", "x", "--revocation-bound", "many"], "'--revocation-bound'"),
         (["audit"], "INTERVAL"),
+        (["pause"], "(reconcilectl pause --help lists what there is)"),
+        (["pause", "--json"], "--reason"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(person: Operator, arguments: list[str], words: str) -> None:

@@ -234,6 +234,29 @@ def test_pause_release_and_resume_stand_between_the_attempts(live: World, monkey
     assert history.attempts[0].seen_ms is not None
 
 
+def test_what_was_done_to_the_job_is_shown_only_inside_the_nights_own_time(
+    live: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants(live, *numbered(8))
+    live.set(page_size=2, range_size=2)
+    with live.deployed(monkeypatch):
+        live.run()
+        live.clock.advance(600)
+        ordered(live, "Pause")
+        ordered(live, "Resume")
+        live.clock.set(f"{NEXT}T02:00:01Z")
+        killed(live, Wire(live.client), "commit", 2, owner="stuck")
+        live.clock.advance(10)
+        ordered(live, "Pause")
+        ordered(live, "ReleaseLease", segment="000")
+        live.delete_control("LEASE#000")
+        ordered(live, "ReleaseLease", segment="000")
+    done, going = collect([NIGHT, NEXT], invocation=live.invocation()).histories
+    assert [mark.event for mark in done.marks] == ["OBSERVED", "COMPLETED"]
+    assert [mark.event for mark in going.marks] == ["OBSERVED", "PAUSED", "RELEASED", "RELEASED"]
+    assert [mark.what for mark in going.marks][-1].startswith("restored")
+
+
 def test_a_holder_whose_lease_expired_is_silent_until_somebody_comes(live: World) -> None:
     grants(live, *numbered(8))
     live.set(page_size=2, range_size=2)

@@ -17,7 +17,8 @@ from tools.timeline import Timeline, draw
 from tools.timeline.attempts import BEGINNINGS, ENDINGS, LOST, RUNNING, SILENT, Attempt
 from tools.timeline.axis import DAY, HOUR, MINUTE, SECOND, axis, duration
 from tools.timeline.history import COUNTS, History, Mark
-from tools.timeline.layout import GAP, MOST_ROWS, Label, layout
+from tools.timeline.layout import GAP, MOST_LEVELS, MOST_ROWS, Label, layout
+from tools.timeline.times import times
 from tools.timeline.words import short_names
 
 NIGHT = "2026-11-29"
@@ -163,12 +164,48 @@ def test_no_labels_overlap_and_everything_stays_in_its_panel(history: History) -
     assert not any(crosses(*pair) for pair in combinations(panel.labels, 2))
     assert all(label.left >= 0 for label in panel.labels)
     assert all(label.left + measure(label.words) <= WIDTH + 1e-9 for label in panel.labels)
+    assert panel.levels <= MOST_LEVELS
     assert len(panel.bars) == len(history.attempts)
     for bar in panel.bars:
         assert 0 <= bar.begin <= bar.seen <= bar.end <= WIDTH + 1e-9
         assert bar.left >= 0
         assert bar.left + measure(bar.words) <= WIDTH + 1e-9
     assert len(panel.rows) <= max(MOST_ROWS, len(history.segments))
+
+
+@given(histories())
+def test_no_times_below_the_axis_overlap_and_none_is_cut_off(history: History) -> None:
+    panel = layout(history, short_names(one.owner for one in history.attempts), START + 4 * DAY, WIDTH, measure)
+    found = times(panel.axis, WIDTH, measure)
+    ends = sorted((one.x - span / 2, one.x + span / 2) for one in found for span in [max(map(measure, one.lines))])
+    assert all(end < begin for (_, end), (begin, _) in pairwise(ends))
+    assert ends == [] or (ends[0][0] >= -1e-9 and max(end for _, end in ends) <= WIDTH + 1e-9)
+
+
+def test_a_time_without_place_hands_its_date_to_the_next_one_of_its_day() -> None:
+    day = [START + number * 20 * SECOND * 60 for number in range(6)]
+    scale = axis([(ms, ms) for ms in [*day, *(ms + DAY for ms in day)]], cut=0.01, least=0.01)
+    found = [one for one in times(scale, 2.0, measure) if not one.gap]
+    assert len(found) < len(scale.ticks(0.36))
+    assert [one.lines[1] for one in found if len(one.lines) > 1] == ["29 Nov", "30 Nov"]
+
+
+@pytest.mark.parametrize("spread", [20 * SECOND, 40 * MINUTE, 3 * DAY])
+def test_25_marks_stay_legible_and_the_rest_is_counted(tmp_path: Path, spread: int) -> None:
+    marks = tuple(
+        Mark(
+            at_ms=START + number * spread // 25, event="RERUN" if number == 20 else "VERIFIED", who="ada", what="w" * 40
+        )
+        for number in range(25)
+    )
+    history = night(attempt(), marks=marks)
+    panel = layout(history, {attempt().owner: "a"}, START + 4 * DAY, WIDTH, measure)
+    assert panel.levels <= MOST_LEVELS
+    assert len(panel.labels) + len(panel.unlabelled) == 27
+    assert {"scheduled", "deadline", "RERUN"} <= {label.kind for label in panel.labels}
+    assert not any(crosses(*pair) for pair in combinations(panel.labels, 2))
+    draw(Timeline("entitlements", START + 4 * DAY, (history,)), tmp_path / "many.svg")
+    assert "more events, named in the text -->" in (tmp_path / "many.svg").read_text("utf-8")
 
 
 @given(histories())

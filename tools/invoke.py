@@ -82,13 +82,14 @@ def read_event(path: Path) -> dict[str, Any]:
 def stamped(event: dict[str, Any], settings: Mapping[str, str], now: datetime) -> dict[str, Any]:
     """Fill in what a sample leaves open: TIME as EventBridge Scheduler would, UNIQUE and LAST_NIGHT as a person would.
 
-    A nightly's time is that of the last night, every other's the last full tick.
+    A nightly's time is that of the last night, however often it is sent; every other's is the present second, so that
+    two of them are two deliveries.
     """
     detail = event.get("detail")
     filled = dict(event)
     if event.get("time") == TIME:
         nightly = isinstance(detail, dict) and detail.get("trigger") == "nightly"
-        time = last_night(settings, now) if nightly else last_tick(settings, now)
+        time = last_night(settings, now) if nightly else now
         filled["time"] = f"{time:%Y-%m-%dT%H:%M:%SZ}"
     if event.get("id") == UNIQUE:
         filled["id"] = str(uuid.uuid4())
@@ -102,12 +103,6 @@ def last_night(settings: Mapping[str, str], now: datetime) -> datetime:
     hour, minute = int(settings["SCHEDULE_HOUR"]), int(settings["SCHEDULE_MINUTE"])
     time = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
     return time - timedelta(days=1) if time > now else time
-
-
-def last_tick(settings: Mapping[str, str], now: datetime) -> datetime:
-    """The last full tick."""
-    tick_s = 60 * int(settings["TICK_MINUTES"])
-    return datetime.fromtimestamp(now.timestamp() // tick_s * tick_s, UTC)
 
 
 def environment_of(tables: dict[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """`./reconcilectl`: what an operator asks and does, against a deployed stack or the tables of `make local`.
 
 Exit codes: 0 done; 1 `verify` found something else than was recorded; 2 it could not be done, and one line on stderr
-says why. With --json stdout holds one JSON object and nothing else.
+says why. With --json stdout holds one JSON object and nothing else, {"error": ...} when it could not be done.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from tools.ctl import audit as ctl_audit
 from tools.ctl import audit_text as ctl_audit_text
@@ -24,6 +25,7 @@ from tools.ctl import watch as ctl_watch
 from tools.ctl.errors import USAGE, CtlError
 from tools.ctl.options import AsJson, Here, Local, Night, Profile, Region, StackName, everywhere
 from tools.ctl.orders import orders
+from tools.ctl.target import Target
 
 app = typer.Typer(
     help="See, explain and repair the nights of a scheduled reconciler.",
@@ -49,7 +51,7 @@ def shared(
 def show_status(
     here: Here,
     last: Annotated[int, typer.Option("--last", min=0, help="So many closed intervals too.")] = 5,
-    watch: Annotated[bool, typer.Option("--watch", help="Show a live run as a bar until nothing runs.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show a live run as a bar until nobody works on it.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 2.0,
 ) -> None:
     """The intervals that may be unfinished and the last closed ones, their leases, delays and errors."""
@@ -59,7 +61,8 @@ def show_status(
     def look() -> status.Status:
         return status.collect(target.name, closed=last, invocation=invocation)
 
-    seen = ctl_watch.watch(look, every, here.err if here.as_json else here.out) if watch else look()
+    screen = here.err if here.as_json else here.out
+    seen = ctl_watch.watch(look, every, screen, plain=here.as_json) if watch else look()
     here.answer(seen.as_json(), ctl_status_text.text(seen))
 
 
@@ -68,8 +71,9 @@ def show_status(
 def audit(here: Here, interval: Night) -> None:
     """What happened to an interval: who did what, when, why, in which pass and generation."""
     ctl_audit.checked(interval)
-    story = ctl_audit.collect(interval, invocation=here.target().invocation())
-    here.answer(story.as_json(), ctl_audit_text.text(story))
+    target = here.target()
+    story = ctl_audit.collect(interval, invocation=target.invocation())
+    here.answer({"target": target.name, **story.as_json()}, heading(target), ctl_audit_text.text(story))
 
 
 @app.command()
@@ -95,7 +99,8 @@ def timeline(
     try:
         if out is not None:
             drawing.drawable(out)
-        seen = drawing.collect(nights, invocation=here.target().invocation())
+        target = here.target()
+        seen = drawing.collect(nights, invocation=target.invocation())
         if out is not None:
             drawing.draw(seen, out)
     except drawing.UnknownInterval as unknown:
@@ -104,7 +109,8 @@ def timeline(
         raise CtlError(str(problem)) from None
     except OSError as problem:
         raise CtlError(f"{out}: {problem.strerror or problem}") from None
-    here.answer(drawing.as_json(seen), drawing.text(seen, here.out.width))
+    told = {"target": target.name, **drawing.as_json(seen)}
+    here.answer(told, heading(target), drawing.text(seen, here.out.width))
     if out is not None:
         here.err.print(f"drawn to {out}", soft_wrap=True)
 
@@ -112,18 +118,24 @@ def timeline(
 app.add_typer(orders)
 
 
+def heading(target: Target) -> Text:
+    """The job and where it is, and an empty line."""
+    return Text(f"{target.settings.job_name} · {target.name}\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    here = Here(as_json="--json" in given)
     try:
-        code = typer.main.get_command(app).main(
-            args=None if arguments is None else list(arguments), prog_name="reconcilectl", standalone_mode=False
-        )
+        code = typer.main.get_command(app).main(args=given, prog_name="reconcilectl", standalone_mode=False)
     except typer.TyperException as problem:
         said = " ".join(problem.format_message().split())
-        print(f"reconcilectl: {said} (reconcilectl --help lists what there is)", file=sys.stderr)
+        context = getattr(problem, "ctx", None)
+        here.fail(f"{said} ({context.command_path if context else 'reconcilectl'} --help lists what there is)")
         return USAGE
     except (typer.Abort, KeyboardInterrupt):
-        print("reconcilectl: nothing was done", file=sys.stderr)
+        here.fail("nothing was done")
         return USAGE
     return int(code or 0)
 

@@ -14,9 +14,9 @@ from reconciler import clock, keys
 from reconciler.intervals import checked_id
 from reconciler.invocation import Invocation
 from reconciler.items import Row
-from reconciler.records import COMPLETED
 from tools.ctl.errors import CtlError
 from tools.ctl.rows import events, in_order
+from tools.timeline.history import of_job, unfinished
 
 INTERNAL = ("pk", "sk", "schema", "expires_at")
 
@@ -52,7 +52,7 @@ def collect(interval_id: str, *, invocation: Invocation) -> Story:
         raise CtlError(f"{interval_id} is not on record for {invocation.settings.job_name}: status lists what is")
     rows = [*own, *_spans(record, own, invocation)]
     job = events(invocation.settings.job_name, invocation)
-    rows += [row for row in job if _concerns(row, interval_id, rows, record, invocation.clock.now_ms())]
+    rows += [row for row in job if _concerns(row, rows, record, invocation.clock.now_ms())]
     return Story(interval_id, record, in_order(rows))
 
 
@@ -70,15 +70,18 @@ def _spans(record: Row | None, own: Sequence[Row], invocation: Invocation) -> li
     return found
 
 
-def _concerns(row: Row, interval_id: str, own: Sequence[Row], record: Row | None, now_ms: int) -> bool:
-    """Whether a job's event belongs to the interval's story: it happened while that was under way."""
-    if row.get("event") == "PREVIEWED":
+def _concerns(row: Row, own: Sequence[Row], record: Row | None, now_ms: int) -> bool:
+    """Whether a job's event belongs to the interval's story: it happened in the interval's own time.
+
+    That ends with its last event, or goes on while it is unfinished. A lease taken from a holder is the holder's story.
+    """
+    if "event" not in row or "at" not in row or not of_job(row):
         return False
     times = [str(one["at"]) for one in own if "at" in one]
-    begin = min([*times, str((record or {}).get("scheduled_at", times[0] if times else ""))])
-    over = record is not None and record.get("state") == COMPLETED
-    end = max([*times, str(record.get("completed_at", ""))]) if record is not None and over else clock.text(now_ms)
-    return begin <= str(row.get("at")) <= end
+    begin = str((record or {}).get("scheduled_at", min(times, default="")))
+    if record is not None and unfinished(record):
+        times.append(clock.text(now_ms))
+    return begin <= str(row["at"]) <= max(times, default="")
 
 
 def _plain(row: Row) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,7 +12,7 @@ from rich.text import Text
 from reconciler.intervals import checked_id
 from reconciler.items import Row
 from tools.ctl.audit import INTERNAL, Story, subject
-from tools.ctl.format import counts, full
+from tools.ctl.format import counted, counts, full, paused_by
 
 REJECTIONS_SHOWN = 20
 
@@ -64,12 +64,16 @@ def _lines(row: Row) -> Iterator[str]:
 
 
 HEAD = ("event", "at", "run_id", "pass", "interval", "segment", "generation")
-SAID = frozenset({*INTERNAL, *HEAD, "actor", "worker", "reason", "event_id"})
+EMPTY: tuple[object, ...] = (None, "", [], {})
+SAID = frozenset({*INTERNAL, *HEAD, "actor", "worker", "reason", "event_id", "verb", "asked", "pause_no"})
 
 
 def _facts(row: Row) -> Iterator[str]:
     """What an event holds besides who, when and why: what is known in words, the rest by its names."""
-    rest = {name: value for name, value in row.items() if name not in SAID and value is not None}
+    rest = {name: value for name, value in row.items() if name not in SAID and value not in EMPTY}
+    if row["event"] == "RERUN":
+        yield from _rerun(row, rest)
+    yield from _of_job(rest)
     loser, seen = rest.pop("loser", None), rest.pop("loser_seen_at", None)
     generation = rest.pop("loser_generation", None)
     if loser is not None:
@@ -85,7 +89,7 @@ def _facts(row: Row) -> Iterator[str]:
         yield f"recorded {rest.pop('checksum', None)}"
         yield f"view     {rest.pop('view_checksum')}"
     totals, whole = rest.pop("totals", None), rest.pop("interval_totals", None)
-    if rest.pop("interval_closed", None):
+    if rest.pop("interval_closed", False):
         yield "the last segment: the interval is COMPLETED"
     if totals is not None and totals != whole:
         yield f"segment: {counts(totals)}"
@@ -98,6 +102,35 @@ def _facts(row: Row) -> Iterator[str]:
         yield "leases fenced: " + ", ".join(_fenced(one) for one in fenced)
     if before is not None:
         yield from _before(before)
+
+
+def _rerun(row: Row, rest: Row) -> Iterator[str]:
+    """What a rerun is, and from where; takes what it says out of the rest."""
+    start, why, was = (rest.pop(name, None) for name in ("from", "why", "state_before"))
+    forced = "forced, " if row.get("asked", {}).get("force") else ""
+    before = f"; it was {was}" if was else ""
+    yield f"{forced}from the {start}" + (f" ({why})" if why else "") + f"{before}; pass {row.get('pass')}"
+    rest.pop("rerun", None)
+    if (bound := rest.pop("revocation_bound", None)) is not None:
+        yield f"may revoke {counted(bound, 'account')} in all"
+    if rest.pop("paused", False):
+        yield "the job was paused"
+    if added := rest.pop("added", None):
+        yield f"put on record with it: {_nights(added)}"
+
+
+def _of_job(rest: Row) -> Iterator[str]:
+    """A pause that ended, a lease row put back, the nights of an acknowledgement; taken out of the rest."""
+    if pause := rest.pop("pause", None):
+        yield f"ended the pause {paused_by(pause)} since {full(str(pause.get('when')))}: {pause.get('why')}"
+    if rest.pop("restored", False):
+        yield "the lost lease row is there again"
+    if nights := rest.pop("intervals", None):
+        yield f"acknowledged: {_nights(nights)}"
+
+
+def _nights(nights: Sequence[str]) -> str:
+    return ", ".join(nights) if len(nights) <= 3 else f"{nights[0]} to {nights[-1]} ({len(nights)} nights)"
 
 
 def _fenced(one: Mapping[str, Any]) -> str:

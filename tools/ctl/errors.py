@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,7 +69,7 @@ def _words(error: Exception, where: str) -> str:
         case ProfileNotFound():
             return f"{error}: check --profile"
         case NoRegionError():
-            return "no AWS region: pass --region, or set AWS_DEFAULT_REGION"
+            return "no AWS region: pass --region, or set AWS_REGION"
         case ClientError() if _code(error) in NOT_YOU:
             return f"{where}: AWS refused the credentials ({_said(error)}): check --profile, --region and its rights"
         case ClientError() if _code(error) == "ResourceNotFoundException":
@@ -94,5 +95,23 @@ def refused(answer: Mapping[str, Any]) -> CtlError:
     """What a function's error (`errorType`, `errorMessage`) says in one line."""
     kind, message = answer.get("errorType", "Error"), answer.get("errorMessage", "")
     if kind in ("VerbRefused", "InvalidTrigger"):
-        return CtlError(f"refused: {message}")
+        return CtlError(f"refused: {spoken(str(message))}")
     return Uncertain(f"the function raised {kind}: {message}; its log tells more")
+
+
+ASKED = {
+    "id": "--id",
+    "requested_by": "--by",
+    "interval": "INTERVAL",
+    "segment": "SEGMENT",
+    **{name: f"--{name.replace('_', '-')}" for name in ("reason", "from", "force", "revocation_bound", "through")},
+}
+"""Field of a command's event → what it is called on the command line."""
+
+
+def spoken(message: str) -> str:
+    """A refusal of the engine with the command line's names for the fields of the event."""
+    wrong = re.fullmatch(r"invalid trigger: (?:detail\.)?([\w-]+): (.*)", message, re.DOTALL)
+    if wrong and wrong[1] in ASKED:
+        return f"{ASKED[wrong[1]]}: {wrong[2]}"
+    return re.sub(r"`(\w+)`", lambda found: ASKED.get(found[1], found[0]), message)

@@ -49,6 +49,18 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
+def counted(value: int, thing: str) -> str:
+    """`1 row`, `12,345 rows`."""
+    return f"{value:,} {thing}{'' if value == 1 else 's'}"
+
+
+def paused_by(pause: Mapping[str, str]) -> str:
+    """Who paused the job, from CONTROL's `pause`."""
+    if "interval_id" in pause:
+        return f"by the revocation guard of {pause['interval_id']}"
+    return f"by {pause.get('who', '?')}"
+
+
 def counts(totals: Mapping[str, Any]) -> str:
     """`40 accounts, 3 granted, 2 changed, 1 revoked, 0 rejected, 2 ranges`."""
     return ", ".join(f"{totals[name]:,} {name}" for name in COUNTS if name in totals)

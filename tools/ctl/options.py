@@ -76,6 +76,12 @@ class Here:
             for part in shown:
                 self.out.print(part)
 
+    def fail(self, line: str) -> None:
+        """Say on stderr what went wrong, and as JSON on stdout too where that was asked for."""
+        self.err.print(f"reconcilectl: {line}", soft_wrap=True, markup=False)
+        if self.as_json:
+            print(json.dumps({"error": line}), file=self.out.file)
+
 
 def everywhere(command: Callable[Concatenate[Here, P], int | None]) -> Callable[..., int]:
     """Add the shared options to a command, and turn what goes wrong in it into one line and exit code 2."""
@@ -114,7 +120,7 @@ def guarded(here: Here) -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.TyperException):
         raise
     except KNOWN as error:
-        here.err.print(f"reconcilectl: {one_line(error, here.name, is_local=here.local)}", soft_wrap=True, markup=False)
+        here.fail(one_line(error, here.name, is_local=here.local))
         raise typer.Exit(USAGE) from None
     finally:
         logger.setLevel(level)

@@ -16,7 +16,8 @@ from reconciler.leases import Lease
 from reconciler.records import NEEDS_REPAIR, Progress, RunRecord
 from reconciler.settings import Settings
 from tools.ctl.errors import CtlError
-from tools.ctl.rows import control_or_new, interval_rows, last_completed, lease_rows, progress_rows
+from tools.ctl.format import paused_by
+from tools.ctl.rows import before_rerun, control_or_new, interval_rows, last_completed, lease_rows, progress_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def collect(name: str, *, invocation: Invocation) -> Forecast:
     now_ms = invocation.clock.now_ms()
     control, ran = control_or_new(invocation)
     rows = interval_rows(control.open_from, invocation)
-    before = last_completed(rows)
+    before = last_completed(rows) or before_rerun(rows, invocation)
     records = {one: RunRecord.of(row) for one, row in rows.items() if one >= control.open_from}
     if control.segment_count != invocation.settings.segment_count:
         raise CtlError(
@@ -91,7 +92,7 @@ def collect(name: str, *, invocation: Invocation) -> Forecast:
         job=invocation.settings.job_name,
         at=clock.text(now_ms),
         paused=control.paused,
-        steps=tuple(steps),
+        steps=tuple(sorted(steps, key=lambda step: step.interval)),
         source_reads=None if None in reads else sum(read for read in reads if read is not None),
         estimated_from=before[0] if before and reads else None,
     )
@@ -113,7 +114,7 @@ def _work(
     """
     if control.paused:
         pause = control.pause or {}
-        return [Step(interval=interval_id, does="paused", why=f"by {pause.get('who')}: {pause.get('why')}")]
+        return [Step(interval=interval_id, does="paused", why=f"{paused_by(pause)}: {pause.get('why')}")]
     rows = progress_rows(interval_id, record.pass_no, invocation) if record and leases is not None else {}
     segments = record.unfinished if record else keys.segments(control.segment_count)
     steps: list[Step] = []

@@ -36,6 +36,17 @@ def last_completed(rows: dict[str, Row]) -> tuple[str, Row] | None:
     return completed[-1] if completed else None
 
 
+def before_rerun(rows: dict[str, Row], invocation: Invocation) -> tuple[str, Row] | None:
+    """The newest interval that was completed and then run again, with its run record as the rerun found it."""
+    for interval_id, row in reversed(rows.items()):
+        found = events(interval_id, invocation, kind="OPERATOR#") if row.get("rerun") else []
+        for event in reversed(found):
+            before = event.get("before") or {}
+            if event.get("event") == "RERUN" and before.get("state") == COMPLETED:
+                return interval_id, before
+    return None
+
+
 def lease_rows(invocation: Invocation) -> dict[str, Row]:
     """LEASE rows by segment; a lost one is absent."""
     rows = invocation.control_rows("begins_with(#sk, :prefix)", {":prefix": keys.lease("")})

@@ -84,6 +84,18 @@ class Status:
     def running(self) -> list[Interval]:
         return [interval for interval in self.intervals if interval.state == RUNNING]
 
+    @property
+    def at_work(self) -> list[Interval]:
+        """Those of the running ones that somebody holds a lease for, which has not expired."""
+        held = {segment.interval for segment in self.segments if segment.holder is not None and not segment.expired}
+        return [interval for interval in self.running if interval.interval in held]
+
+    def waits(self, interval: Interval) -> str:
+        """What a running interval waits for; "" for one at work, and for those that do not run."""
+        if interval.state != RUNNING or interval in self.at_work:
+            return ""
+        return "waits for resume" if self.pause is not None else "waits for a tick"
+
 
 TOTALS = ("accounts", "granted", "changed", "revoked", "rejected", "ranges", "view_rows", "source_rows", "checksum")
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tools.ctl.format import between, day_time, full, number, span
+from tools.ctl.format import between, day_time, full, number, paused_by, span
 from tools.ctl.segments import Segment
 from tools.ctl.status import Interval, Status
 
@@ -27,11 +27,11 @@ def text(status: Status) -> RenderableType:
         parts.append(_pause(status))
     groups = [list(group) for group in _spans(status.intervals)]
     if groups:
-        parts += [Text(), _table(groups)]
+        parts += [Text(), _table(groups, status)]
     for group in groups:
         lines = list(_about(group[0], status.at))
         if lines and not group[0].closed:
-            parts += [Text(), _details(_name(group) + _which(group[0]), lines)]
+            parts += [Text(), _details(_name(group) + _which(group[0], status), lines)]
     if status.segments:
         parts += [Text(), _leases(status)]
     return Group(*parts)
@@ -41,8 +41,7 @@ def _pause(status: Status) -> Text:
     pause = status.pause or {}
     since = pause.get("when")
     ago = f" since {full(since)} ({span(between(since, status.at) or 0)})" if since else ""
-    whose = f", by the revocation guard of {pause['interval_id']}" if "interval_id" in pause else ""
-    return Text(f"PAUSED{ago} by {pause.get('who', '?')}{whose}: {pause.get('why', '')}", style="bold red")
+    return Text(f"PAUSED{ago} {paused_by(pause)}: {pause.get('why', '')}", style="bold red")
 
 
 def _spans(intervals: tuple[Interval, ...]) -> Iterator[list[Interval]]:
@@ -65,17 +64,18 @@ def _name(group: list[Interval]) -> str:
     return group[0].interval if len(group) == 1 else f"{group[0].interval} to {group[-1].interval}"
 
 
-def _which(interval: Interval) -> str:
+def _which(interval: Interval, status: Status) -> str:
     again = f", rerun {interval.rerun}, pass {interval.pass_no}" if interval.rerun else ""
-    return f" {interval.state}{again}"
+    waits = status.waits(interval)
+    return f" {interval.state}{again}" + (f", {waits}" if waits else "")
 
 
-def _table(groups: list[list[Interval]]) -> Table:
+def _table(groups: list[list[Interval]], status: Status) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("Interval", min_width=10, max_width=10)
-    table.add_column("State", no_wrap=True)
+    table.add_column("State", max_width=12)
     table.add_column("Due", no_wrap=True)
-    for name in ("Started", "Checkpoint", "Completed"):
+    for name in ("Started\n(after due)", "Checkpoint", "Completed\n(after due)"):
         table.add_column(name, min_width=12, no_wrap=True)
     table.add_column("Late", no_wrap=True)
     for group in groups:
@@ -84,7 +84,7 @@ def _table(groups: list[list[Interval]]) -> Table:
         late = span(one.late_by_s) if one.late_by_s else "-"
         table.add_row(
             _name(group),
-            Text(one.state + nights, style=COLOURS.get(one.state, "")),
+            Text(_state(one, status) + nights, style=COLOURS.get(one.state, "")),
             day_time(one.scheduled_at, day)[:5],
             _moment(one.started_at, day, one.due_to_started_s),
             _moment(one.last_checkpoint_at, day),
@@ -92,6 +92,12 @@ def _table(groups: list[list[Interval]]) -> Table:
             Text(late, style="red" if one.late_by_s and not one.closed else ""),
         )
     return table
+
+
+def _state(one: Interval, status: Status) -> str:
+    waits = status.waits(one)
+    seen = "\nacknowledged" if one.acknowledged_at is not None else ""
+    return one.state + (f",\n{waits}" if waits else "") + seen
 
 
 def _moment(at: str | None, day: str, latency_s: float | None = None) -> str:

@@ -65,7 +65,8 @@ class Target:
 
 def deployed(stack: str, *, region: str | None = None, profile: str | None = None) -> Target:
     """The stack of that name. Raises CtlError when it is not one of this template, else what AWS says."""
-    session = boto3.Session(profile_name=profile, region_name=region)
+    # boto3 knows AWS_DEFAULT_REGION only; the AWS CLI asks AWS_REGION first.
+    session = boto3.Session(profile_name=profile, region_name=region or os.environ.get("AWS_REGION") or None)
     name = f"stack {stack} in {session.region_name}"
     brief = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
     function = _function_of(stack, name, session, brief)
@@ -149,6 +150,8 @@ def choose(stack: str | None, region: str | None, profile: str | None, is_local:
     """The target that the options name, `--local` before the variable RECONCILER_STACK."""
     if is_local and stack:
         raise CtlError("--stack-name and --local name two targets: give one of them")
+    if is_local and (region or profile):
+        raise CtlError("--region and --profile are about a stack: leave them out with --local")
     if is_local:
         return local()
     stack = stack or os.environ.get(VARIABLE)

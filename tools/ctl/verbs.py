@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler import clock
+from tools.ctl import target
 from tools.ctl.errors import CtlError
-from tools.ctl.format import counts, number
 
 Json = dict[str, Any]
 Send = Callable[[Json], Json]
@@ -17,6 +18,9 @@ ADDED = ("accounts", "granted", "changed", "revoked", "rejected", "view_rows", "
 
 NAMED = 100
 """How many accounts a preview names."""
+
+AT_MOST_MS = 900_000
+"""What the function may take, and so how long a killed one keeps others with its id away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,11 @@ def obey(command: Command, send: Send) -> Json:
     told: Json = answer
     if answer.get("outcome") == "duplicate":
         if answer.get("first") is None:
-            raise CtlError(f"a command with the id {command.id} is at work now: ask again later with the same --id")
+            until = clock.text(target.CLOCK.now_ms() + AT_MOST_MS)[11:19]
+            raise CtlError(
+                f"the command with the id {command.id} came before, and its answer is not there: it may still be at "
+                f"work, or was killed: repeat it with the same --id, at {until} UTC at the latest it is answered"
+            )
         told = answer["first"]
     result = dict(told.get("result") or {})
     return {"verb": command.verb, "id": command.id, "outcome": answer.get("outcome"), "result": result}
@@ -91,105 +99,3 @@ def _parts(command: Command, send: Send) -> Iterator[Json]:
         count += 1
         about = {**command.about, "segment": following["segment"], "after": following.get("after")}
         part = Command(command.verb, command.by, command.reason, f"{command.id}/{count}", about)
-
-
-def lines(answer: Json) -> Iterator[str]:
-    """What an answer says, for people: first that it was done, then what came of it."""
-    verb, result = answer["verb"], answer["result"]
-    if answer["outcome"] in ("duplicate", "repeated"):
-        yield f"This command had been done before; nothing was done again (id {answer['id']})."
-    yield from TOLD[verb](result)
-    if answer["outcome"] == "done":
-        yield f"id {answer['id']}: with the same --id it is not done again."
-
-
-def so_far(part: Json) -> str:
-    """What a preview has found up to now."""
-    return f"Preview: {counts(part)} so far"
-
-
-def _rerun(result: Json) -> Iterator[str]:
-    yield (
-        f"Rerun {result.get('rerun')} of {result.get('interval')}, which was {result.get('state_before')}, from the "
-        f"{result.get('from')} ({result.get('why')}), as {result.get('run_id')}. The next tick works on it."
-    )
-    if result.get("revocation_bound") is not None:
-        yield f"It may revoke {number(result['revocation_bound'])} accounts in all."
-    if result.get("paused"):
-        yield "The job is paused: nothing runs before reconcilectl resume."
-
-
-def _skip(result: Json) -> Iterator[str]:
-    yield f"{result.get('interval')} is SKIPPED. It stays alarmed until it is acknowledged."
-
-
-def _acknowledge(result: Json) -> Iterator[str]:
-    nights = list(result.get("intervals") or [result.get("interval")])
-    span = nights[0] if len(nights) == 1 else f"{nights[0]} to {nights[-1]} ({len(nights)} nights)"
-    yield f"Acknowledged: {span}. Their alarms end with the watchdog's next look."
-
-
-def _pause(result: Json) -> Iterator[str]:
-    yield f"Paused (pause {result.get('pause_no')}). A running worker stops at its next range; nights still turn late."
-
-
-def _resume(result: Json) -> Iterator[str]:
-    yield f"Resumed (pause {result.get('pause_no')}). The next tick goes on."
-
-
-def _released(result: Json) -> Iterator[str]:
-    if result.get("restored"):
-        yield f"The lost lease of segment {result.get('segment')} is restored at generation {result.get('generation')}."
-    elif result.get("loser"):
-        yield (
-            f"Segment {result.get('segment')} is free at generation {result.get('generation')}: {result['loser']} "
-            f"(generation {result.get('loser_generation')}) can change nothing any more."
-        )
-    else:
-        yield f"Segment {result.get('segment')} is at generation {result.get('generation')}; nobody held it."
-
-
-def _verify(result: Json) -> Iterator[str]:
-    same = "matches" if result.get("matches") else "does NOT match"
-    yield f"The view {same} what {result.get('run_id')} left ({number(result.get('view_rows', 0))} rows then, " + (
-        f"{number(result.get('view_rows_now', 0))} now)."
-    )
-    yield f"recorded {result.get('checksum')}"
-    yield f"view     {result.get('view_checksum')}"
-    touched = result.get("first") or []
-    if result.get("touched"):
-        yield f"{number(result['touched'])} rows were written by others since" + (
-            f", the first {len(touched)}:" if result["touched"] > len(touched) else ":"
-        )
-    elif not result.get("matches"):
-        yield "No row tells who changed it: its writer raised neither its version nor its updated_at."
-    for row in touched:
-        yield f"  {row.get('account_id')}  by {row.get('by')}  {row.get('updated_at') or ''}".rstrip()
-
-
-def _preview(result: Json) -> Iterator[str]:
-    yield f"A run now: {counts(result)}; {number(result.get('view_rows', 0))} view rows, " + (
-        f"{number(result.get('source_rows', 0))} source rows. Nothing was changed."
-    )
-    if result.get("guard"):
-        yield f"The revocation guard would stop it: {result['guard']}"
-    for row in result.get("first") or []:
-        yield f"  {row.get('what', ''):<8} {row.get('account_id')}"
-        if row.get("reason"):
-            yield f"    because  {row['reason']}"
-        if row.get("before") is not None:
-            yield f"    {'keeps' if row.get('what') == 'rejected' else 'before'}   {row['before']}"
-        if row.get("after") is not None:
-            yield f"    after    {row['after']}"
-
-
-TOLD: Mapping[str, Callable[[Json], Iterator[str]]] = {
-    "Rerun": _rerun,
-    "Skip": _skip,
-    "Acknowledge": _acknowledge,
-    "Pause": _pause,
-    "Resume": _resume,
-    "ReleaseLease": _released,
-    "Verify": _verify,
-    "Preview": _preview,
-}

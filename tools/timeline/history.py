@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.items import Row
+from reconciler.records import COMPLETED, SKIPPED
 from tools.timeline.attempts import BEGINNINGS, ENDINGS, Attempt, at, attempts, begins, moment
 
 COUNTS = ("accounts", "ranges", "granted", "changed", "revoked", "rejected")
@@ -67,8 +68,8 @@ def history(
     deadline_ms, pass_no = moment(interval["deadline_at"]), interval.get("pass", 1)
     assert scheduled_ms is not None
     assert deadline_ms is not None
-    times = [scheduled_ms, *map(at, own), now_ms if completed_ms is None else completed_ms]
-    meanwhile = [row for row in others if min(times) <= at(row) <= max(times)]
+    ends = [*map(at, own), *([now_ms] if unfinished(interval) else [])]
+    meanwhile = [row for row in others if scheduled_ms <= at(row) <= max(ends, default=scheduled_ms)]
     return History(
         interval_id=str(interval["sk"]).removeprefix("INTERVAL#"),
         state=interval["state"],
@@ -92,7 +93,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 def _marks(interval: Row, own: Sequence[Row], meanwhile: Sequence[Row]) -> tuple[Mark, ...]:
     """Every event that is no attempt's, and what only an INTERVAL row tells: the skip or acknowledgement of a span."""
     marks = [_mark(row) for row in own if not _of_attempts(row) or row.get("interval_closed")]
-    marks += [_mark(row) for row in meanwhile if row["event"] in ("PAUSED", "RESUMED") and not begins(row)]
+    marks += [_mark(row) for row in meanwhile if of_job(row)]
     for record in (interval, *(row["before"] for row in own if "before" in row)):
         skip: Row = record.get("skip", {})
         acknowledged = {"at": record.get("acknowledged_at"), "actor": record.get("acknowledged_by", "")}
@@ -101,6 +102,21 @@ def _marks(interval: Row, own: Sequence[Row], meanwhile: Sequence[Row]) -> tuple
             if at_ms is not None and not any(_same(mark, event, at_ms) for mark in marks):
                 marks.append(_mark({**facts, "event": event}))
     return tuple(sorted(marks, key=lambda mark: mark.at_ms))
+
+
+def of_job(row: Row) -> bool:
+    """Whether an event concerns every interval of its time: a pause, its end, or a lost lease row put back.
+
+    A lease that was taken from a holder is told by the holder's own interval.
+    """
+    if row["event"] == "RELEASED":
+        return bool(row.get("restored"))
+    return row["event"] in ("PAUSED", "RESUMED") and not begins(row)
+
+
+def unfinished(interval: Row) -> bool:
+    """Whether an INTERVAL row's time still goes on."""
+    return interval["state"] not in (COMPLETED, SKIPPED) and "acknowledged_at" not in interval
 
 
 def _same(mark: Mark, event: str, at_ms: int) -> bool:
@@ -120,8 +136,10 @@ def _mark(row: Row) -> Mark:
         facts.append(str(row["cause"]).replace("_", " ") + until)
     if "from" in row:
         facts.append(f"from the {row['from']}, pass {row.get('pass', '?')}")
-    if "loser" in row:
+    if row.get("loser"):
         facts.append(f"lease of {row['loser']}")
+    if row.get("restored"):
+        facts.append(f"restored the lost lease of segment {row.get('segment')}")
     if "matches" in row:
         facts.append("matches" if row["matches"] else "does not match")
     if "superseded_by" in row:

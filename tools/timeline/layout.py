@@ -24,6 +24,12 @@ GAP = 0.07
 MOST_ROWS = 14
 """Attempts that get a row each; where there are more, those of a segment share one."""
 
+MOST_LEVELS = 9
+"""Lines of event labels; where that is too few, some events get none."""
+
+FIRST = ("scheduled", "deadline", "RERUN", "COMPLETED", "SKIPPED")
+"""Events that get a label before others do."""
+
 HOLDER, WORDS = 12, 46
 """Characters of a holder's name, and of an event's label."""
 
@@ -54,18 +60,22 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A panel `width` inches wide. `rows` are the (holder, generation or segment) that name each row."""
+    """A panel `width` inches wide. `rows` are the (holder, generation or segment) that name each row.
+
+    `unlabelled` are the (x, kind) of the events that no label had a place for.
+    """
 
     width: float
     axis: Axis
     rows: tuple[tuple[str, str], ...]
     bars: tuple[Bar, ...]
     labels: tuple[Label, ...]
+    unlabelled: tuple[tuple[float, str], ...] = ()
 
     @property
     def levels(self) -> int:
         """Lines of event labels."""
-        return 1 + max(label.level for label in self.labels)
+        return 1 + max((label.level for label in self.labels), default=0)
 
 
 def layout(history: History, names: Mapping[str, str], now_ms: int, width: float, measure: Measure) -> Layout:
@@ -89,8 +99,12 @@ def layout(history: History, names: Mapping[str, str], now_ms: int, width: float
         rows = [("segment", segment) for segment in history.segments]
         row_of = [history.segments.index(one.segment) for one in ordered]
     shared = len(rows) < len(ordered)
-    labels = _stacked(_events(history, names, lambda ms: scale.place(ms) * width), width, measure)
-    lines = [label.x for label in labels] + [(cut.left + cut.right) / 2 * width for cut in scale.cuts]
+    labels, left_out = _stacked(_events(history, names, lambda ms: scale.place(ms) * width), width, measure)
+    lines = (
+        [label.x for label in labels]
+        + [x for x, _ in left_out]
+        + [(cut.left + cut.right) / 2 * width for cut in scale.cuts]
+    )
     bars = []
     for attempt, row in zip(ordered, row_of, strict=True):
         begin, end = (scale.place(ms) * width for ms in (attempt.begin_ms, attempt.until_ms(now_ms)))
@@ -99,7 +113,7 @@ def layout(history: History, names: Mapping[str, str], now_ms: int, width: float
         words = "" if shared else work(attempt)
         left = _words_at((begin, seen, end), measure(words), lines, width)
         bars.append(Bar(attempt, row, begin, seen, end, words, left))
-    return Layout(width, scale, tuple(rows), tuple(bars), labels)
+    return Layout(width, scale, tuple(rows), tuple(bars), labels, left_out)
 
 
 def _events(history: History, names: Mapping[str, str], place: Callable[[int], float]) -> list[tuple[float, str, str]]:
@@ -133,26 +147,45 @@ def _words_at(bar: tuple[float, float, float], length: float, lines: Sequence[fl
     return next(iter(clear or inside or places), max(0.0, width - length))
 
 
-def _stacked(events: Sequence[tuple[float, str, str]], width: float, measure: Measure) -> tuple[Label, ...]:
-    """Each label on the lowest line where it crosses neither words nor the line of another event, if there is one.
+def _stacked(
+    events: Sequence[tuple[float, str, str]], width: float, measure: Measure
+) -> tuple[tuple[Label, ...], tuple[tuple[float, str], ...]]:
+    """Each label on the lowest line where it crosses neither words nor the line of another event; and who has none.
 
-    Words begin at their event, from right to left, so that each line passes left of the words placed before; where the
-    space does not suffice they end at it, from left to right, after all others.
+    Where not all have a place, those of FIRST are placed before the others.
     """
-    sized = [(x, kind, words, measure(words)) for x, kind, words in events]
-    ordered = sorted((one for one in sized if one[0] + one[3] <= width), key=lambda one: -one[0])
-    ordered += sorted((one for one in sized if one[0] + one[3] > width), key=lambda one: one[0])
+    labels, left_out = _placed([events], width, measure)
+    if left_out:
+        first = [one for one in events if one[1] in FIRST]
+        labels, left_out = _placed([first, [one for one in events if one[1] not in FIRST]], width, measure)
+    return labels, left_out
+
+
+def _placed(
+    groups: Sequence[Sequence[tuple[float, str, str]]], width: float, measure: Measure
+) -> tuple[tuple[Label, ...], tuple[tuple[float, str], ...]]:
+    """Words begin at their event, from right to left, so that each line passes left of the words placed before; where
+    the space does not suffice they end at it, from left to right, after all others of their group.
+    """
     taken: list[tuple[float, float, Label]] = []
-    for x, kind, words, length in ordered:
-        left = x if x + length <= width else max(0.0, x - length)
-        free = (
-            level
-            for level in range(len(taken) + 1)
-            if not any(_collide(level, x, left, left + length, *other) for other in taken)
-        )
-        level = next(free, 1 + max((label.level for _, _, label in taken), default=0))
-        taken.append((left, left + length, Label(kind, words, x, left, level)))
-    return tuple(label for _, _, label in taken)
+    left_out: list[tuple[float, str]] = []
+    for events in groups:
+        sized = [(x, kind, words, measure(words)) for x, kind, words in events]
+        ordered = sorted((one for one in sized if one[0] + one[3] <= width), key=lambda one: -one[0])
+        ordered += sorted((one for one in sized if one[0] + one[3] > width), key=lambda one: one[0])
+        for x, kind, words, length in ordered:
+            left = x if x + length <= width else max(0.0, x - length)
+            free = (
+                level
+                for level in range(min(len(taken) + 1, MOST_LEVELS))
+                if not any(_collide(level, x, left, left + length, *other) for other in taken)
+            )
+            level = next(free, None)
+            if level is None or left + length > width:
+                left_out.append((x, kind))
+            else:
+                taken.append((left, left + length, Label(kind, words, x, left, level)))
+    return tuple(label for _, _, label in taken), tuple(left_out)
 
 
 def _collide(level: int, x: float, left: float, right: float, from_x: float, to_x: float, other: Label) -> bool:

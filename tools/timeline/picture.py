@@ -16,11 +16,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextToPath
 
 from tools.timeline.attempts import RUNNING
-from tools.timeline.axis import duration
 from tools.timeline.layout import Bar, Label, Layout, layout
 from tools.timeline.style import (
     BY_HAND,
     COLOURS,
+    DOTS,
     EVENTS,
     FAINT,
     FOOT,
@@ -41,6 +41,7 @@ from tools.timeline.style import (
     WIDTH,
     legend_of,
 )
+from tools.timeline.times import times
 from tools.timeline.words import headline, short_names, summary
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _figure(timeline: Timeline) -> Figure:
         top -= TITLE
         figure.text(0.1 / WIDTH, (top + 0.1) / height, history.interval_id, weight="bold", size=SIZE + 2)
         said = headline(history, timeline.now_ms)
+        if panel.unlabelled:
+            said += f" · +{len(panel.unlabelled)} more events, named in the text"
         figure.text((WIDTH - RIGHT) / WIDTH, (top + 0.1) / height, said, ha="right", size=SIZE)
         top -= inner
         axes = figure.add_axes((LEFT / WIDTH, top / height, width / WIDTH, inner / height))
@@ -112,6 +115,8 @@ def _panel(axes: Axes, panel: Layout, height: float) -> None:
             axes.add_patch(Rectangle(corner, *size, facecolor=GROUND, clip_on=False))
     for label in panel.labels:
         _event(axes, label, rows_top, height, panel)
+    for x, kind in panel.unlabelled:
+        axes.plot([x] * 2, [rows_top - 0.04, height], color=_colour(kind), lw=0.7, zorder=1)
     for row, (holder, place) in enumerate(panel.rows or [("no attempt", "")]):
         y = rows_top + (row + 0.5) * ROW
         axes.text(-LEFT + 0.1, y, holder, va="center", size=SIZE)
@@ -122,12 +127,16 @@ def _panel(axes: Axes, panel: Layout, height: float) -> None:
 
 
 def _event(axes: Axes, label: Label, rows_top: float, height: float, panel: Layout) -> None:
-    colour = EVENTS.get(label.kind, INK if label.kind.islower() else BY_HAND)
+    colour = _colour(label.kind)
     y = (panel.levels - label.level - 0.5) * LEVEL
     style = (0, (4, 2)) if label.kind == "deadline" else "-"
     axes.plot([label.x] * 2, [y, height], color=colour, lw=1.2 if label.kind == "deadline" else 0.7, ls=style, zorder=1)
     behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
     axes.text(label.left, y, label.words, va="center", size=SMALL, color=colour, bbox=behind, zorder=4)
+
+
+def _colour(kind: str) -> str:
+    return EVENTS.get(kind, INK if kind.islower() else BY_HAND)
 
 
 def _bar(axes: Axes, bar: Bar, panel: Layout, rows_top: float) -> None:
@@ -167,26 +176,17 @@ def _times(axes: Axes, panel: Layout, height: float) -> None:
     for piece in panel.axis.pieces:
         left, right = piece.left * panel.width, piece.right * panel.width
         if piece.cut:
-            words = duration(piece.end_ms - piece.begin_ms).split(" ")
-            lines = [" ".join(words[at : at + 2]) for at in range(0, len(words), 2)]
-            axes.text(
-                (left + right) / 2,
-                height + 0.05,
-                "\n".join(lines),
-                ha="center",
-                va="top",
-                size=SMALL - 0.5,
-                color=FAINT,
-                style="italic",
-            )
-            axes.text((left + right) / 2, height - 0.02, "···", ha="center", color=FAINT, size=SIZE)
+            dots = "···" if right - left > DOTS else "·"
+            axes.text((left + right) / 2, height - 0.02, dots, ha="center", color=FAINT, size=SIZE)
         else:
             axes.plot([left, right], [height] * 2, color=LINE, lw=1, clip_on=False)
     axes.text(-0.1, height + 0.08, "UTC", ha="right", va="top", size=SMALL, color=FAINT)
-    for tick in panel.axis.ticks(0.72 / panel.width):
-        x = tick.place * panel.width
-        axes.plot([x, x], [height, height + 0.05], color=FAINT, lw=0.8, clip_on=False)
-        axes.text(x, height + 0.08, f"{tick.label}\n{tick.date or ''}".rstrip(), ha="center", va="top", size=SMALL)
+    for words in times(panel.axis, panel.width, _measure):
+        about = {"size": SMALL - 0.5, "color": FAINT, "style": "italic"} if words.gap else {"size": SMALL}
+        if not words.gap:
+            axes.plot([words.place] * 2, [height, height + 0.05], color=FAINT, lw=0.8, clip_on=False)
+        top = height + (0.05 if words.gap else 0.08)
+        axes.text(words.x, top, "\n".join(words.lines), ha="center", va="top", **about)
 
 
 def _measure(words: str) -> float:

@@ -19,6 +19,9 @@ ROW, LEVEL, TITLE, TICKS, FOOT = 0.3, 0.21, 0.38, 0.56, 0.22
 
 LEGEND_COLUMNS = 4
 
+DOTS = 0.2
+"""Inches from which a stretch that is left out is marked with three dots."""
+
 SIZE, SMALL = 10.0, 9.0
 """Points."""
 
