@@ -397,6 +397,17 @@ def test_a_stated_bound_of_zero_is_a_bound(night: World, monkeypatch: pytest.Mon
     assert revoked(night) == 0
 
 
+def test_a_stated_bound_lifts_the_pause_also_after_a_rerun_without_one(night: World, monkeypatch: Any) -> None:
+    orphans(night, 3)
+    night.set(max_revocations=1)
+    with night.deployed(monkeypatch):
+        assert [result.outcome for result in night.run("nightly")] == ["tripped"]
+        assert ordered(night, "Rerun", interval=NIGHT)["paused"]
+        assert not ordered(night, "Rerun", interval=NIGHT, revocation_bound=3)["paused"]
+        assert goes_on(night) == "completed"
+    assert revoked(night) == 3
+
+
 def test_a_stated_bound_lifts_the_pause_and_permits_an_empty_source(night: World, monkeypatch: Any) -> None:
     night.delete("AccountsTable", "z")
     orphans(night, 3)
