@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from reconciler import clock
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
-from reconciler.observability import count
+from reconciler.observability import count, logger
 from reconciler.records import RunRecord
 from reconciler.totals import Totals
 
@@ -24,6 +24,17 @@ class Attempt:
     conflicts: int = 0
     slowest_range_s: float = 0.0
     began_range: bool = False
+
+    @property
+    def range_no(self) -> int:
+        """The range in work: 1 for the segment's first range of the pass, whoever committed those before it."""
+        return self.holding.progress.totals.ranges + 1
+
+    def go_on(self, holding: Holding, done: Totals) -> None:
+        """After a commit, now or earlier, that added `done`; what is logged from here on is about the next range."""
+        self.holding = holding
+        self.done += done
+        logger.append_keys(range=self.range_no)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class Side(Protocol[RowOut]):
 
         `Page.more_after` is None only when the bounds hold no more; a page may be empty and still go on. May be
         called again from any point, also from an id that is gone. Raises TransientFailure when it cannot answer now.
+        Whatever it raises is logged with its message, which therefore holds no payload.
         """
 
 

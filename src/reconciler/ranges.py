@@ -50,14 +50,13 @@ def commit_range(decisions: Sequence[Decision], attempt: Attempt, sides: Sides, 
         result = commit(part.decisions, attempt.holding, invocation=invocation)
         match result:
             case Committed(holding, done):
-                attempt.holding = holding
-                attempt.done += done
                 for decision in part.decisions:
                     if decision.rejection:
                         logger.warning("account rejected", account_id=decision.account_id, reason=decision.rejection)
+                logger.debug("range committed", accounts=done.accounts, checkpoint=holding.progress.checkpoint)
+                attempt.go_on(holding, done)
             case Adopted(holding, done):
-                attempt.holding = holding
-                attempt.done += done
+                attempt.go_on(holding, done)
                 return False
             case CounterMoved(holding):
                 attempt.holding = holding

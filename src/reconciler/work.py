@@ -38,7 +38,7 @@ def work(holding: Holding, job: Job, failures: list[Exception], invocation: Invo
     """One attempt: scan and complete the segment, or end the attempt and say how."""
     record, lease = holding.record, holding.lease
     attempt = Attempt(holding)
-    with logger.append_context_keys(segment=lease.segment, generation=lease.generation):
+    with logger.append_context_keys(segment=lease.segment, generation=lease.generation, range=attempt.range_no):
         try:
             outcome = scan_and_complete(attempt, job, failures, invocation)
         except SchemaTooNew:
@@ -131,10 +131,10 @@ def scan(attempt: Attempt, sides: Sides, size: int, invocation: Invocation) -> b
 def complete_segment(attempt: Attempt, invocation: Invocation) -> bool:
     """False when the checkpoint turned out to be further on."""
     result = complete(attempt.holding, invocation=invocation)
-    attempt.holding = result.holding
     if isinstance(result, Adopted):
-        attempt.done += result.done
+        attempt.go_on(result.holding, result.done)
         return False
+    attempt.holding = result.holding
     if result.holding.record.state == COMPLETED:
         count("ConsistencyLag", seconds_since(result.holding.record.scheduled_at, invocation))
     return True
