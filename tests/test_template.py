@@ -9,27 +9,36 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from samtranslator.translator.transform import transform  # type: ignore[import-untyped]  # it ships no types
 
 from reconciler import keys
 from reconciler.commands import VERBS
 from reconciler.observability import WATCHDOG_METRICS, WORKER_METRICS
 from reconciler.settings import EACH, LATEST, Settings
 from reconciler.triggers import parse_trigger
-from tools.tables import environment, load_template
+from tests.template import (
+    FUNCTIONS,
+    PARAMETERS,
+    RESOURCES,
+    SCHEDULES,
+    STACK_NAME,
+    TEMPLATE,
+    VARIABLES,
+    expanded,
+    expanded_of_type,
+    listed,
+    of_type,
+    references,
+    resolve,
+)
+from tools.tables import environment
 
 ROOT = Path(__file__).resolve().parents[1]
-TEMPLATE = load_template()
-PARAMETERS: dict[str, dict[str, Any]] = TEMPLATE["Parameters"]
-RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
-VARIABLES: dict[str, Any] = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
 TABLE_VARIABLES = {
     "CONTROL_TABLE": "ControlTable",
     "ACCOUNTS_TABLE": "AccountsTable",
@@ -38,83 +47,13 @@ TABLE_VARIABLES = {
 }
 TABLES = {logical_id: logical_id for logical_id in TABLE_VARIABLES.values()}
 POWERTOOLS_VARIABLES = {"POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE", "POWERTOOLS_LOG_LEVEL"}
-STACK_NAME: dict[str, str] = {"Ref": "AWS::StackName"}
-
-
-def of_type(kind: str) -> dict[str, dict[str, Any]]:
-    """Logical id → properties of the template's resources of a type."""
-    return {name: body.get("Properties", {}) for name, body in RESOURCES.items() if body["Type"] == kind}
-
-
-FUNCTIONS = of_type("AWS::Serverless::Function")
 ALARMS = of_type("AWS::CloudWatch::Alarm")
 COMPOSITES = of_type("AWS::CloudWatch::CompositeAlarm")
 OWN_ALARMS = {name: alarm for name, alarm in ALARMS.items() if not str(alarm["Namespace"]).startswith("AWS/")}
-SCHEDULES: dict[str, dict[str, Any]] = {
-    name: event["Properties"] for function in FUNCTIONS.values() for name, event in function["Events"].items()
-}
-
-
-@cache
-def expanded() -> dict[str, dict[str, Any]]:
-    """The resources CloudFormation gets: the template after the SAM transform."""
-
-    class NoManagedPolicies:
-        def load(self) -> dict[str, str]:
-            return {}
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-        local_code = json.loads(json.dumps(TEMPLATE))
-        local_code["Globals"]["Function"]["CodeUri"] = "s3://bucket/key"
-        resources: dict[str, dict[str, Any]] = transform(local_code, {}, NoManagedPolicies())["Resources"]
-    return resources
-
-
-def expanded_of_type(kind: str) -> dict[str, dict[str, Any]]:
-    return {name: body["Properties"] for name, body in expanded().items() if body["Type"] == kind}
-
-
-def resolve(value: Any, **parameters: str) -> Any:
-    """What CloudFormation makes of a value, as far as parameters and conditions decide it."""
-    known = {name: str(body["Default"]) for name, body in PARAMETERS.items()} | parameters
-    match value:
-        case {"Ref": name} if name in known:
-            return known[name]
-        case {"Fn::Sub": str(text)}:
-            return re.sub(r"\$\{(\w+)\}", lambda found: known[found[1]], text)
-        case {"Fn::If": [condition, yes, no]}:
-            return resolve(yes if resolve(TEMPLATE["Conditions"][condition], **parameters) else no, **parameters)
-        case {"Fn::Equals": [left, right]}:
-            return resolve(left, **parameters) == resolve(right, **parameters)
-        case {"Fn::Not": [inner]}:
-            return not resolve(inner, **parameters)
-    return value
-
-
-def references(value: Any) -> Iterator[str]:
-    """Every name that a value refers to by Ref, GetAtt or Sub."""
-    match value:
-        case {"Ref": str(name)}:
-            yield name
-        case {"Fn::GetAtt": [str(name), *_]}:
-            yield name
-        case {"Fn::Sub": str(text)}:
-            yield from re.findall(r"\$\{(\w+)", text)
-        case dict():
-            for inner in value.values():
-                yield from references(inner)
-        case list():
-            for inner in value:
-                yield from references(inner)
 
 
 def statements(role: str) -> list[dict[str, Any]]:
     return [s for policy in RESOURCES[role]["Properties"]["Policies"] for s in policy["PolicyDocument"]["Statement"]]
-
-
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 # ------------------------------------------------------------------------------------------------------------ functions
@@ -158,26 +97,6 @@ def test_no_concurrency_is_reserved() -> None:
     text = json.dumps(expanded())
     assert "ReservedConcurrentExecutions" not in text
     assert "ProvisionedConcurrency" not in text
-
-
-PHYSICAL_NAMES = {
-    "AWS::DynamoDB::Table": "TableName",
-    "AWS::Lambda::Function": "FunctionName",
-    "AWS::IAM::Role": "RoleName",
-    "AWS::SQS::Queue": "QueueName",
-    "AWS::SNS::Topic": "TopicName",
-    "AWS::Logs::LogGroup": "LogGroupName",
-    "AWS::CloudWatch::Alarm": "AlarmName",
-    "AWS::CloudWatch::CompositeAlarm": "AlarmName",
-    "AWS::Scheduler::Schedule": "Name",
-}
-NAMELESS = {"AWS::Lambda::EventInvokeConfig", "AWS::SNS::TopicPolicy", "AWS::SNS::Subscription"}
-
-
-def test_no_resource_has_a_physical_name() -> None:
-    for name, body in expanded().items():
-        if body["Type"] not in NAMELESS:
-            assert PHYSICAL_NAMES[body["Type"]] not in body["Properties"], name
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
@@ -394,7 +313,7 @@ ITEMS = {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamod
 )
 def test_a_role_may_do_exactly_what_it_needs(role: str, expected: dict[str, set[str]]) -> None:
     assert granted(role) == expected
-    assert "ManagedPolicyArns" not in RESOURCES[role]["Properties"]
+    assert resolve(RESOURCES[role]["Properties"]["ManagedPolicyArns"]) == [], "nothing more unless a parameter asks"
 
 
 def test_every_role_is_one_of_these_three() -> None:
