@@ -50,11 +50,11 @@ def statement(policy: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("PermissionsBoundaryArn", ["", BOUNDARY, "arn:aws-cn:iam::aws:policy/Power"], ["boundary", "arn:aws:iam::1:role/x"]),
+        ("PermissionsBoundaryArn", ["", BOUNDARY, "arn:aws-cn:iam::aws:policy/X"], ["x", "arn:aws:iam::1:role/x"]),
         ("KmsKeyArn", ["", KEY, KEY.replace("key/", "key/mrk-")], ["alias/aws/sns", KEY.replace("key/", "alias/")]),
-        ("SubnetIds", ["", VPC["SubnetIds"]], ["subnet-1", "subnet-01234567, subnet-01234567", "subnet-01234567,", "vpc-01234567"]),
+        ("SubnetIds", ["", VPC["SubnetIds"]], ["subnet-1", "subnet-01234567, subnet-01234567", "vpc-01234567"]),
         ("SubnetIds", [",".join(["subnet-01234567"] * 16)], [",".join(["subnet-01234567"] * 17)]),
-        ("SecurityGroupIds", ["", "sg-01234567", ",".join(["sg-01234567"] * 5)], ["sg-x", ",".join(["sg-01234567"] * 6)]),
+        ("SecurityGroupIds", ["", ",".join(["sg-01234567"] * 5)], ["sg-x", ",".join(["sg-01234567"] * 6)]),
         ("ApplicationTag", ["scheduled-reconciler", "Team A: nights"], ["", "a" * 257, "a,b"]),
     ],
 )  # fmt: skip
