@@ -49,9 +49,6 @@ CASES = {
 
 EXEMPT = {
     "B41": "the sample source has no rate limit of its own",
-    "B63": "tests/test_deploy.py deploys what was built; the documents are not parsed",
-    "B65": "needs the container of `sam local invoke`",
-    "B67": "needs the container of `sam local invoke`",
 }
 
 

@@ -568,9 +568,12 @@ def test_the_topic_is_one_that_cloudwatch_can_publish_to() -> None:
 
 
 @pytest.mark.field("B71")
-@pytest.mark.parametrize("name", ["template.yaml", "samconfig.toml"])
+@pytest.mark.parametrize(
+    "name", ["template.yaml", "samconfig.toml", ".ci/smoke", ".github/workflows/deploy.yml", "src/reconciler/*.py"]
+)
 def test_no_region_and_no_partition_is_written_down(name: str) -> None:
-    text = (ROOT / name).read_text("utf-8")
+    text = "\n".join(path.read_text("utf-8") for path in ROOT.glob(name))
+    assert text
     assert not re.findall(r"arn:aws[a-z-]*:", text)
     assert not re.findall(r"\b(?:af|ap|ca|cn|eu|il|me|mx|sa|us)-(?:gov-|iso[a-z]*-)?[a-z]+-\d\b", text)
     assert "LayerVersion" not in text
