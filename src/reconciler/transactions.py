@@ -78,7 +78,7 @@ class Answer:
             failure = TransientFailure(f"transact_write_items: no answer: {self.error}")
             failure.__cause__ = self.error
             return failure
-        return self.error or RuntimeError(f"unread answer: {self}")
+        return self.error or RuntimeError(f"unread answer: {self.outcome}")
 
 
 def send(steps: Sequence[Step], *, invocation: Invocation) -> Answer:
