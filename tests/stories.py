@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import cache
 
@@ -32,6 +33,7 @@ def played(name: str) -> Story:
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
         stage = Stage(World(SESSION.client("dynamodb")))
         grants(stage.world, *numbered(3))
+        patch.setattr(random, "uniform", lambda low, high: high)  # the backoff's jitter
         with stage.world.deployed(patch):
             STORIES[name](stage)
         return Story(
