@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo picture local test check validate build invoke install lock clean
+.PHONY: help demo picture local test check validate build invoke costs install lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ local: $(DEV) $(EMULATOR)  ## Keep an emulator with tables and accounts, for inv
 
 invoke: $(DEV) $(EMULATOR)  ## Run one sample event through the real handler (EVENT=events/tick.json)
 	.venv/bin/python -m tools.invoke $(EVENT) $(ARGS)
+
+costs: $(DEV) $(EMULATOR)  ## Compute what a stack costs a month (ARGS=--measure to run the measured nights again)
+	@.venv/bin/python -m tools.costs $(ARGS)
 
 install: $(DEV) $(EMULATOR) $(WHEELS)  ## Install everything that the other targets need, and stop
 
