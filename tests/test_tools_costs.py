@@ -1,4 +1,4 @@
-"""The costs: what was measured is what the job does, a night in between lies on the line, the document says the same."""
+"""The costs: what was measured is what the job does, a night in between lies on the line, the document agrees."""
 
 from __future__ import annotations
 

@@ -258,14 +258,19 @@ def test_the_late_alarm_rings_by_itself_when_nothing_runs_for_two_nights(
     assert state_at("2026-11-30T12:00:00Z") == "ALARM", "two nights without a trigger"
 
 
+TEST_FIRE = "test_notification.py"
+"""The one module that sets an alarm, as the documents tell people to; it reads what arrives, not the state."""
+
+
 @pytest.mark.field("B73")
 def test_no_test_believes_an_alarm_that_nobody_evaluates() -> None:
     """moto changes the state of an alarm only when it is told to."""
     for path in Path(__file__).parent.glob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
         called = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
         on_moto = any(isinstance(node, ast.Name) and node.id == "mock_aws" for node in nodes)
-        assert "set_alarm_state" not in called, path
+        assert "set_alarm_state" not in called or (path.name == TEST_FIRE and "StateValue" not in texts), path
         assert not (on_moto and "describe_alarms" in called), path
 
 
