@@ -23,8 +23,6 @@ ROOT = Path(__file__).parents[1]
 ADDRESS = "on-call@example.com"
 CUT = ("AlarmTopic", "AlarmTopicPolicy", "AlarmSubscription", "LateAlarm")
 ANYBODY = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
-    "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}]
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,8 @@ def path() -> Iterator[Notified]:
         found = cloudformation.describe_stack_resources(StackName="cut")["StackResources"]
         resources = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
         sqs, sns = boto3.client("sqs", endpoint_url=url), boto3.client("sns", endpoint_url=url)
-        queue = sqs.create_queue(QueueName="on-call", Attributes={"Policy": json.dumps({"Statement": [ANYBODY]})})["QueueUrl"]
+        policy = {"Policy": json.dumps({"Statement": [ANYBODY]})}
+        queue = sqs.create_queue(QueueName="on-call", Attributes=policy)["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         sns.subscribe(TopicArn=resources["AlarmTopic"], Protocol="sqs", Endpoint=arn)
         yield Notified(url, resources, queue)
