@@ -68,7 +68,7 @@ def path() -> Iterator[Notified]:
         found = cloudformation.describe_stack_resources(StackName="cut")["StackResources"]
         resources = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
         sqs, sns = boto3.client("sqs", endpoint_url=url), boto3.client("sns", endpoint_url=url)
-        policy = {"Policy": json.dumps({"Statement": [ANYBODY]})}
+        policy: Any = {"Policy": json.dumps({"Statement": [ANYBODY]})}
         queue = sqs.create_queue(QueueName="on-call", Attributes=policy)["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         sns.subscribe(TopicArn=resources["AlarmTopic"], Protocol="sqs", Endpoint=arn)
