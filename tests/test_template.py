@@ -283,7 +283,7 @@ def granted(role: str) -> dict[str, set[str]]:
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 CONTROL_WRITES = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem"}
 CONTROL_READS = {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:DescribeTable"}
-ITEMS = {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
+IDEMPOTENCY = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ ITEMS = {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamod
                 "ControlTable": CONTROL_READS | CONTROL_WRITES,
                 "AccountsTable": {"dynamodb:Query"},
                 "EntitlementsTable": {"dynamodb:Query", "dynamodb:UpdateItem"},
-                "IdempotencyTable": ITEMS,
+                "IdempotencyTable": IDEMPOTENCY,
                 "Failed": {"sqs:SendMessage"},
                 "ReconcileLogs": LOGS,
             },
