@@ -10,7 +10,7 @@ ARGS ?=
 # The product's own environment, and a second one for the emulator and the SAM CLI, which bind other versions of botocore.
 DEV := .venv/.installed
 EMULATOR := .venv/emulator/.installed
-# What `sam build` bundles, kept here so that the deployment test needs no network.
+# What `sam build` bundles, kept here so that the rehearsal needs no network.
 WHEELS := .venv/wheels/.downloaded
 UV_VERSION := 0.13.9
 
@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo picture local test check validate build invoke costs install lock clean
+.PHONY: help demo picture local test rehearse check validate build invoke costs install lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ picture: $(DEV) $(EMULATOR)  ## Draw docs/timeline.svg, the README's picture, fr
 test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
 	.venv/bin/python -m pytest $(ARGS)
 
+rehearse: $(DEV) $(EMULATOR) $(WHEELS)  ## Deploy, kill, update, roll back and delete against the local emulator (needs python3.13, as sam build does)
+	@.venv/bin/python -m tools.interpreter > /dev/null
+	.venv/bin/python -m pytest tests/rehearsal $(ARGS)
+
 check: $(DEV)  ## Lint, formatting and types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -41,10 +45,8 @@ check: $(DEV)  ## Lint, formatting and types
 validate: $(EMULATOR)  ## Validate the template
 	.venv/emulator/bin/sam validate --lint
 
-# .venv comes first on the path: after `make clean install PYTHON=python3.13` it is the interpreter that `sam build` looks for.
 build: $(DEV) $(EMULATOR)  ## Build the deployment package (needs python3.13, the version of the Lambda runtime)
-	@PATH="$(CURDIR)/.venv/bin:$$PATH"; python3.13 -c '' 2>/dev/null || { echo "no working python3.13 on the PATH: sam build needs the version of the Lambda runtime" >&2; exit 1; }; \
-	.venv/emulator/bin/sam build
+	@found=$$(.venv/bin/python -m tools.interpreter) && PATH="$$found:$$PATH" .venv/emulator/bin/sam build
 
 local: $(DEV) $(EMULATOR)  ## Keep an emulator with tables and accounts, for invoke and reconcilectl --local, until Ctrl-C
 	@.venv/bin/python -m tools.local $(ARGS)

@@ -1,5 +1,5 @@
 """A rehearsal of the first deployment: the real `sam build`, `sam deploy` and `sam delete`, with the repository's
-samconfig, against an emulator that enforces permissions; two stacks, and one night that is killed, updated and rolled back.
+samconfig, against an emulator that enforces permissions: two stacks, a killed night, an update and a rollback.
 
 The acts are the test modules, in the order of their names. What happens is in fixtures that note what they saw, so a
 single test can be asked for and brings along what has to happen before it.

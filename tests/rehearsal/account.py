@@ -26,11 +26,11 @@ ENFORCED = {"AUTH": "true", "AWS_ACCESS_KEY_ID": OWNER[0], "AWS_SECRET_ACCESS_KE
 
 
 class Account:
-    """Clients, each made when it is first needed. `credentials` are key id, secret and, for a role, session token."""
+    """Clients, each made when it is first needed, with the owner's credentials unless a role's are given."""
 
-    def __init__(self, url: str, *credentials: str) -> None:
+    def __init__(self, url: str, key: str = OWNER[0], secret: str = OWNER[1], token: str | None = None) -> None:
         self.url = url
-        self._session = boto3.Session(*(credentials or OWNER), region_name=REGION)
+        self._session = boto3.Session(key, secret, token, region_name=REGION)
 
     @cached_property
     def cloudformation(self) -> CloudFormationClient:

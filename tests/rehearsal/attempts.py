@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -11,7 +12,8 @@ from tests.rehearsal.account import Account
 from tests.rehearsal.permissions import Permission
 from tests.rehearsal.stack import Stack
 
-Attempt = Callable[[Account, str, dict[str, Any]], object]
+Attempt = Callable[[Any, str, dict[str, Any]], object]
+"""By whom, on which resource, and for a table the key of a row that it lacks."""
 
 ABSENT = {"ConditionExpression": "attribute_exists(nothing)"}
 """No row has it: what is permitted is refused all the same, and changes nothing."""
@@ -60,25 +62,29 @@ QUEUES = ("Failed", "Undelivered")
 
 def allowed(by: Account, stack: Stack) -> set[Permission]:
     """Try everything on every resource of a stack; what was not denied."""
-    return {permission for permission, attempt in _attempts(stack) if not _denied(attempt, by)}
+    return {
+        permission
+        for permission, attempt, name, key in _attempts(stack)
+        if not _denied(partial(attempt, by, name, key))
+    }
 
 
-def _attempts(stack: Stack) -> Iterator[tuple[Permission, Callable[[Account], object]]]:
+def _attempts(stack: Stack) -> Iterator[tuple[Permission, Attempt, str, dict[str, Any]]]:
     for logical, physical in stack.resources.items():
         if logical.endswith("Table"):
             schema = stack.account.dynamodb.describe_table(TableName=physical)["Table"]["KeySchema"]
             key = {part["AttributeName"]: {"S": "nobody"} for part in schema}
             for action, attempt in ON_TABLES.items():
-                yield Permission(action, logical), lambda by, a=attempt, p=physical, k=key: a(by, p, k)
+                yield Permission(action, logical), attempt, physical, key
         kind = "Queue" if logical in QUEUES else logical
         for action, (suffix, attempt) in ON_OTHERS.items():
             if kind.endswith(suffix):
-                yield Permission(action, logical), lambda by, a=attempt, p=physical: a(by, p, {})
+                yield Permission(action, logical), attempt, physical, {}
 
 
-def _denied(attempt: Callable[[Account], object], by: Account) -> bool:
+def _denied(attempt: Callable[[], object]) -> bool:
     try:
-        attempt(by)
+        attempt()
     except ClientError as error:
         return error.response["ResponseMetadata"]["HTTPStatusCode"] == 403
     return False

@@ -7,22 +7,21 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from tests.rehearsal.account import ENFORCED, Account
 from tests.rehearsal.project import Project, stack_name
-from tests.rehearsal.runtime import LACKING, python_of_the_runtime
 from tests.rehearsal.stack import Json, Reply, Stack
 from tests.rehearsal.worker import kill_worker
 from tools.emulator import emulator
+from tools.interpreter import LACKING, python_of_the_runtime
 from tools.seed import Seeded, plan, seed
 
 NIGHT = (datetime.now(UTC) - timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
 """The last scheduled time: the schedules are given its hour, so that no other night becomes due in the rehearsal."""
 INTERVAL = NIGHT.strftime("%Y-%m-%d")
-PARAMETERS = {"ScheduleHour": str(NIGHT.hour), "LeaseSeconds": "60"}
+PARAMETERS = {"ScheduleHour": str(NIGHT.hour), "LeaseSeconds": "60", "RangeSize": "20"}
 ACCOUNTS = plan(accounts=1500, changed=1.0)
 
 
@@ -78,24 +77,16 @@ def fill(stack: Stack, rows: Seeded) -> None:
 def killed(dev: Stack, project: Project) -> Killed:
     """The nightly schedule fires; when some ranges are committed the process is killed. Then a look from every side."""
     dev.deliver("nightly", NIGHT, wait=False)
-    until("some ranges are committed", lambda: any(row.get("ranges", 0) >= 2 for row in dev.control("PROGRESS#")))
+    until("some ranges are committed", lambda: any(row.get("ranges", 0) >= 3 for row in dev.control("PROGRESS#")))
     kill_worker(dev.outputs["ReconcileFunctionName"])
-    failed: list[Any] = []
-    queue = dev.outputs["FailedQueueUrl"]
-    until("the event is put aside", lambda: failed.extend(_messages(dev, queue)) or failed)
+    (failed,) = dev.account.sqs.receive_message(QueueUrl=dev.outputs["FailedQueueUrl"], WaitTimeSeconds=20)["Messages"]
     again = dev.deliver("nightly", NIGHT)
     watched = dev.deliver("watchdog", datetime.now(UTC))
     (progress,), (record,) = dev.control("PROGRESS#"), dev.control("INTERVAL#")
     status, foreseen = (
         json.loads(project.reconcilectl(command, "--stack-name", dev.name, "--json")) for command in ("status", "plan")
     )
-    return Killed(failed[0], again, progress, record, watched.payload, status, foreseen)
-
-
-def _messages(stack: Stack, queue: str) -> list[Json]:
-    return [
-        json.loads(found["Body"]) for found in stack.account.sqs.receive_message(QueueUrl=queue).get("Messages", [])
-    ]
+    return Killed(json.loads(failed["Body"]), again, progress, record, watched.payload, status, foreseen)
 
 
 def until(what: str, come: Callable[[], object], within_s: float = 90) -> None:

@@ -61,7 +61,9 @@ def _put(stack: Stack, role: str, name: str, document: Json) -> None:
 
 
 def _logical(stack: Stack, arn: str) -> str:
-    """The logical id of the resource that an ARN names."""
+    """The logical id of the resource that an ARN names; `*` for what is permitted on everything."""
+    if arn == "*":
+        return arn
     names = set(arn.replace("/", ":").split(":")[5:])
     found = [logical for logical, physical in stack.resources.items() if physical.rsplit("/", 1)[-1] in names]
     if len(found) != 1:

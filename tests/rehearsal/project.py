@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 
 from tests.rehearsal.account import OWNER, REGION
-from tests.rehearsal.runtime import python_of_the_runtime
 from tools.emulator import ROOT, emulator_python
+from tools.interpreter import python_of_the_runtime
 from tools.tables import load_template
 
 WHEELS = ROOT / ".venv" / "wheels"

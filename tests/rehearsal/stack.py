@@ -82,7 +82,7 @@ class Stack:
         return event
 
     def deliver(self, trigger: str, at: datetime, *, wait: bool = True) -> Reply:
-        """As EventBridge Scheduler delivers, under its role and to the target's ARN; but it never waits for an answer."""
+        """As EventBridge Scheduler delivers: under its role, to the target's ARN. It never waits for the answer."""
         target = self.schedules()[trigger]["Target"]["Arn"]
         return self.send(target, self.event(trigger, at), wait=wait, account=self.as_scheduler)
 

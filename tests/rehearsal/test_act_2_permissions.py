@@ -61,7 +61,7 @@ def commanded(verb: str, **detail: object) -> Callable[[Stack], Reply]:
 
 
 def put_aside(role: str, queue: str) -> Callable[[Stack], Reply]:
-    """What Lambda and EventBridge Scheduler do with an event that came to nothing, under the role that they do it with."""
+    """What Lambda and EventBridge Scheduler do, under that role, with an event that came to nothing."""
 
     def send(stack: Stack) -> Reply:
         by = stack.account.as_role(stack.resources[role])

@@ -112,7 +112,7 @@ def test_the_killed_night_is_resumed_after_its_last_range_with_the_new_parameter
     assert "TAKEOVER" in released.then.events
     assert released.then.lease["generation"] > released.before.lease["generation"]
     added = {name: released.then.progress[name] - released.after.progress[name] for name in ("accounts", "ranges")}
-    assert 0 < added["accounts"] <= 50 * added["ranges"]
+    assert int(PARAMETERS["RangeSize"]) < added["accounts"] / added["ranges"] <= int(RELEASE["RangeSize"])
 
 
 def test_a_defect_of_a_release_fails_loudly_and_keeps_what_is_done(released: Released) -> None:

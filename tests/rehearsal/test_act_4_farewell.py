@@ -32,7 +32,7 @@ def test_deleting_a_stack_keeps_the_tables_that_say_so_and_nothing_else(dev: Sta
         if "Kept when the stack is deleted" in output["Description"]
     }
     assert said == KEPT
-    with pytest.raises(ClientError, match="not found|NotFound"):
+    with pytest.raises(ClientError, match="ResourceNotFound"):
         dev.account.functions.get_function(FunctionName=deleted["ReconcileFunction"])
 
 
