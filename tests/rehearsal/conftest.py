@@ -83,9 +83,8 @@ def killed(dev: Stack, project: Project) -> Killed:
     again = dev.deliver("nightly", NIGHT)
     watched = dev.deliver("watchdog", datetime.now(UTC))
     (progress,), (record,) = dev.control("PROGRESS#"), dev.control("INTERVAL#")
-    status, foreseen = (
-        json.loads(project.reconcilectl(command, "--stack-name", dev.name, "--json")) for command in ("status", "plan")
-    )
+    asked = (f"./reconcilectl {command} --stack-name {dev.name} --json" for command in ("status", "plan"))
+    status, foreseen = (json.loads(project.type(line)) for line in asked)
     return Killed(json.loads(failed["Body"]), again, progress, record, watched.payload, status, foreseen)
 
 

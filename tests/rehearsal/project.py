@@ -20,7 +20,7 @@ from tools.tables import load_template
 
 WHEELS = ROOT / ".venv" / "wheels"
 DECIDES = "src/reconciler/diff.py"
-EMULATOR_LACKS = "AWS::CloudWatch::CompositeAlarm"
+EMULATOR_LACKS = {"AWS::CloudWatch::CompositeAlarm", "AWS::Logs::QueryDefinition"}
 
 
 def stack_name(environment: str) -> str:
@@ -47,7 +47,9 @@ class Project:
     def _environ(self, home: Path, url: str) -> dict[str, str]:
         python = python_of_the_runtime() or Path(sys.executable)
         return {
-            "PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join(
+                [str(python.parent), str(emulator_python().parent), os.environ.get("PATH", os.defpath)]
+            ),
             "HOME": str(home),
             "TMPDIR": str(home),
             "LC_ALL": "C.UTF-8",
@@ -69,7 +71,7 @@ class Project:
         built = self.directory / ".aws-sam" / "build" / "template.yaml"
         template = load_template(built)
         resources = template["Resources"]
-        template["Resources"] = {name: body for name, body in resources.items() if body["Type"] != EMULATOR_LACKS}
+        template["Resources"] = {name: body for name, body in resources.items() if body["Type"] not in EMULATOR_LACKS}
         built.write_text(yaml.safe_dump(template, sort_keys=False), "utf-8")
 
     def release(self, defect: str = "") -> None:
@@ -83,15 +85,18 @@ class Project:
         overrides = (f"{name}={value}" for name, value in parameters.items())
         self.sam("deploy", "--config-env", environment, "--parameter-overrides", *overrides)
 
-    def delete(self, environment: str) -> None:
-        """`sam delete`, and a yes to all that it asks."""
-        self.sam("delete", "--config-env", environment)
+    def sam(self, *arguments: str) -> str:
+        """Run a SAM command in the copy; what it prints."""
+        return self._run([str(emulator_python().parent / "sam"), *arguments], self.directory)
 
-    def sam(self, *arguments: str) -> None:
-        """Run a SAM command in the copy; fails with what it said."""
+    def type(self, line: str) -> str:
+        """Run a line of the README, as it stands there, in the repository; what it prints."""
+        return self._run(["sh", "-c", line], ROOT)
+
+    def _run(self, command: list[str], directory: Path) -> str:
         done = subprocess.run(
-            [str(emulator_python().parent / "sam"), *arguments],
-            cwd=self.directory,
+            command,
+            cwd=directory,
             env=self.environ,
             input="y\n" * 9,
             capture_output=True,
@@ -99,19 +104,5 @@ class Project:
             timeout=180,
             check=False,
         )
-        assert done.returncode == 0, f"sam {' '.join(arguments)}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-
-    def reconcilectl(self, *arguments: str) -> str:
-        """Run the repository's `./reconcilectl` against the same account; what it says, or why it failed."""
-        environ = self.environ | {"COLUMNS": "120"}
-        done = subprocess.run(
-            [str(ROOT / "reconcilectl"), *arguments],
-            cwd=self.directory,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, f"reconcilectl {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done.stdout

@@ -143,6 +143,23 @@ def test_without_one_permission_a_call_fails(filled: Stack, role: str, permissio
         assert first_denied(filled) == (call, permission.action)
 
 
+@pytest.mark.parametrize(
+    ("role", "service"),
+    [
+        ("ReconcileRole", "lambda.amazonaws.com"),
+        ("WatchdogRole", "lambda.amazonaws.com"),
+        ("SchedulerRole", "scheduler.amazonaws.com"),
+    ],
+)
+def test_a_role_can_be_taken_on_by_the_service_that_needs_it_only(prod: Stack, role: str, service: str) -> None:
+    found = prod.account.iam.get_role(RoleName=prod.resources[role])["Role"]
+    (statement,) = found["AssumeRolePolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Action"]) == ("Allow", "sts:AssumeRole")
+    assert statement["Principal"] == {"Service": service}
+    if role == "SchedulerRole":  # any account's schedules could name it otherwise
+        assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": found["Arn"].split(":")[4]}}
+
+
 @pytest.mark.parametrize("role", NEEDED)
 def test_a_role_can_do_nothing_else_to_its_stack(possible: dict[str, set[Permission]], role: str) -> None:
     assert possible[role] == set(NEEDED[role])
