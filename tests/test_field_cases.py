@@ -60,7 +60,7 @@ def marked(path: Path) -> Iterator[str]:
 
 
 def covered() -> set[str]:
-    return {case for path in Path(__file__).parent.glob("test_*.py") for case in marked(path)}
+    return {case for path in Path(__file__).parent.rglob("test_*.py") for case in marked(path)}
 
 
 def test_every_case_has_a_test_or_a_reason() -> None:

@@ -12,7 +12,7 @@ MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 def test_every_guarantee_names_a_test_that_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", README))
-    sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert named
     assert named <= set(re.findall(r"def (test_\w+)", sources))
 

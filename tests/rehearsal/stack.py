@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+from zipfile import ZipFile
 
 from boto3.dynamodb.types import TypeDeserializer
 
@@ -98,6 +101,12 @@ class Stack:
         log = base64.b64decode(answer.get("LogResult", "")).decode("utf-8", "replace")
         error = json.dumps(payload) if "FunctionError" in answer else None
         return Reply(payload, error, log)
+
+    def package(self, function: str) -> set[str]:
+        """The names of the files that a function was deployed with."""
+        location = self.account.functions.get_function(FunctionName=function)["Code"]["Location"]
+        with urlopen(location, timeout=30) as answer, ZipFile(io.BytesIO(answer.read())) as archive:
+            return set(archive.namelist())
 
     def rows(self, output: str) -> list[dict[str, AttributeValueTypeDef]]:
         """Every row of the table that an output names, in DynamoDB's notation."""

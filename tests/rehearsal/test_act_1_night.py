@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from reconciler.observability import WATCHDOG_METRICS
 from tests.rehearsal.conftest import ACCOUNTS, INTERVAL, NIGHT, Killed
 from tests.rehearsal.stack import Stack
+from tools.emulator import ROOT
 
 
 def test_the_default_environment_deploys_with_its_schedules_disabled_and_without_alarms(dev: Stack) -> None:
@@ -13,6 +18,15 @@ def test_the_default_environment_deploys_with_its_schedules_disabled_and_without
         ("nightly", "tick", "watchdog"), "DISABLED"
     )
     assert not [name for name in dev.resources if name.endswith("Alarm")]
+
+
+@pytest.mark.field("B63")
+def test_what_is_deployed_is_what_was_built_with_its_dependencies(dev: Stack) -> None:
+    required = re.findall(r"^([\w-]+)==([\w.]+)", (ROOT / "src/requirements.txt").read_text("utf-8"), re.MULTILINE)
+    for function in ("ReconcileFunction", "WatchdogFunction"):
+        deployed = dev.package(dev.resources[function])
+        assert "reconciler/app.py" in deployed
+        assert {f"{name.replace('-', '_')}-{version}.dist-info/METADATA" for name, version in required} <= deployed
 
 
 def test_a_killed_night_stays_on_record_with_its_checkpoint(killed: Killed) -> None:

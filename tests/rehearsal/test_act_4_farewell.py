@@ -46,6 +46,13 @@ def test_deleting_a_stack_keeps_the_tables_that_say_so_and_nothing_else(dev: Sta
         dev.account.functions.get_function(FunctionName=deleted.had["ReconcileFunction"])
 
 
+@pytest.mark.field("B69")
+def test_no_log_group_outlives_its_stack(dev: Stack, deleted: Deleted) -> None:
+    groups = {group["logGroupName"] for group in dev.account.logs.describe_log_groups()["logGroups"]}
+    assert groups == {name for logical, name in dev.resources.items() if logical.endswith("Logs")}
+    assert groups.isdisjoint(deleted.had.values())
+
+
 def test_a_kept_control_table_is_still_protected_against_deletion(dev: Stack, deleted: Deleted) -> None:
     with pytest.raises(ClientError, match="protect"):
         dev.account.dynamodb.delete_table(TableName=deleted.had["ControlTable"])
