@@ -27,7 +27,7 @@ def script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.skipif(interpreter._is_runtime(sys.executable), reason="this interpreter is one")
+@pytest.mark.skipif(interpreter.is_runtime(sys.executable), reason="this interpreter is one")
 def test_without_the_interpreter_of_the_runtime_it_is_said_what_to_do(tmp_path: Path) -> None:
     script(tmp_path / interpreter.RUNTIME, OTHER)
     answer = found_on(tmp_path)
@@ -36,7 +36,7 @@ def test_without_the_interpreter_of_the_runtime_it_is_said_what_to_do(tmp_path: 
     assert "make clean install PYTHON=" in answer.stderr
 
 
-@pytest.mark.skipif(interpreter._is_runtime(sys.executable), reason="this interpreter is one")
+@pytest.mark.skipif(interpreter.is_runtime(sys.executable), reason="this interpreter is one")
 def test_one_that_pyenv_has_put_aside_is_found_behind_a_shim_that_does_not_work(tmp_path: Path) -> None:
     script(tmp_path / interpreter.RUNTIME, "#!/bin/sh\nexit 127\n")
     script(tmp_path / "pyenv", f"#!/bin/sh\necho {tmp_path}\n")

@@ -29,10 +29,10 @@ def python_of_the_runtime() -> Path | None:
     if prefix := _said("pyenv", "prefix", VERSION):
         candidates.append(f"{prefix}/bin/{RUNTIME}")
     candidates.append(_said("uv", "python", "find", "--no-project", VERSION))
-    return next((Path(python) for python in candidates if python and _is_runtime(python)), None)
+    return next((Path(python) for python in candidates if python and is_runtime(python)), None)
 
 
-def _is_runtime(python: str) -> bool:
+def is_runtime(python: str) -> bool:
     """Whether it starts, is of the runtime's version and has pip (a pyenv shim may do none of it)."""
     return _said(python, "-c", "import sys, pip; print('python%d.%d' % sys.version_info[:2])") == RUNTIME
 

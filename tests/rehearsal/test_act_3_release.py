@@ -124,9 +124,11 @@ def test_a_defect_of_a_release_fails_loudly_and_keeps_what_is_done(released: Rel
     assert released.then.events[-1] == "FAILED"
 
 
-def test_a_rollback_of_the_code_keeps_what_an_unfinished_night_has_done(rolled_back: RolledBack) -> None:
+def test_a_rollback_of_the_code_keeps_what_an_unfinished_night_has_done(
+    released: Released, rolled_back: RolledBack
+) -> None:
     assert rolled_back.after.state == rolled_back.before.state
-    assert rolled_back.after.code != rolled_back.before.code
+    assert rolled_back.after.code == released.before.code != rolled_back.before.code
 
 
 def test_the_night_resumes_under_the_previous_code_and_completes(rolled_back: RolledBack) -> None:
