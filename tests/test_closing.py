@@ -122,7 +122,7 @@ def test_acknowledging_silences_one_interval_keeps_its_record_and_lets_the_calen
     assert alarming(night)
     before = night.interval()
     asked_ms = night.clock.wall_ms
-    assert ordered(night, "Acknowledge", interval=NIGHT, requested_by="bea") == {"intervals": [NIGHT]}
+    assert ordered(night, "Acknowledge", interval=NIGHT, requested_by="bea") == {"intervals": [NIGHT], "paused": False}
     assert alarming(night) == {}
     after = night.interval()
     seen = {name: after.pop(name) for name in ("acknowledged_at", "acknowledged_by", "acknowledged_in")}
@@ -155,7 +155,7 @@ def test_a_span_is_acknowledged_at_once_and_only_what_waits_for_a_person(due: Wo
     ordered(due, "Acknowledge", interval=NIGHT)
     earlier = due.interval()
     last = shifted(NIGHT, 89)
-    assert ordered(due, "Acknowledge", interval=NIGHT, through=last) == {"intervals": [NEXT]}
+    assert ordered(due, "Acknowledge", interval=NIGHT, through=last) == {"intervals": [NEXT], "paused": False}
     assert due.interval() == earlier, "acknowledged before"
     assert "acknowledged_at" not in due.interval(THIRD)
     assert f"from {NIGHT} to {last}" in refused(due, "Acknowledge", interval=NIGHT, through=last)
@@ -213,7 +213,7 @@ def test_an_interval_that_somebody_still_works_on_is_not_acknowledged(night: Wor
     night.put_control("LEASE#000", owner="worker-7", interval_id=NIGHT)
     assert f"worker-7 has not ended its work on segment 000 of {NIGHT}" in refused(night, "Acknowledge", interval=NIGHT)
     ordered(night, "ReleaseLease", segment="000")
-    assert ordered(night, "Acknowledge", interval=NIGHT) == {"intervals": [NIGHT]}
+    assert ordered(night, "Acknowledge", interval=NIGHT) == {"intervals": [NIGHT], "paused": False}
 
 
 def test_an_acknowledgement_that_meets_a_rerun_does_not_silence_it(night: World) -> None:

@@ -85,7 +85,7 @@ def acknowledge(command: Command, job: Job, invocation: Invocation) -> Deed:
         )
         for record in waiting
     ]
-    result = {"intervals": [record.interval_id for record in waiting]}
+    result = {"intervals": [record.interval_id for record in waiting], "paused": row.paused}
     return Deed("ACKNOWLEDGED", result, steps, result, waiting[0].run_id)
 
 

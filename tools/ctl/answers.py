@@ -15,6 +15,9 @@ SHOWN = 20
 """How many accounts of a preview are shown."""
 
 
+PAUSED = "The job is paused: nothing runs before reconcilectl resume."
+
+
 def lines(answer: Json) -> Iterator[str]:
     """What an answer says, one paragraph each: first whether it was done, then what came of it."""
     verb, result = answer["verb"], answer["result"]
@@ -51,7 +54,7 @@ def _rerun(result: Json) -> Iterator[str]:
     if result.get("revocation_bound") is not None:
         yield f"It may revoke {counted(result['revocation_bound'], 'account')} in all."
     if result.get("paused"):
-        yield "The job is paused: nothing runs before reconcilectl resume."
+        yield PAUSED
 
 
 def _skip(result: Json) -> Iterator[str]:
@@ -65,6 +68,8 @@ def _acknowledge(result: Json) -> Iterator[str]:
     else:
         span = f"{nights[0]} to {nights[-1]} ({len(nights)} nights)"
         yield f"Acknowledged: {span}. Their alarms end with the watchdog's next look."
+    if result.get("paused"):
+        yield PAUSED
 
 
 def _pause(result: Json) -> Iterator[str]:
