@@ -45,7 +45,7 @@ RULE = {
     *("Namespace", "MetricName", "Dimensions", "Statistic", "Period", "EvaluationPeriods", "DatapointsToAlarm"),
     *("ComparisonOperator", "Threshold", "TreatMissingData"),
 }
-TELLING = {"AlarmDescription", "AlarmActions", "OKActions"}
+TELLING = {"Tags", "AlarmDescription", "AlarmActions", "OKActions"}
 """Properties of an alarm that do not decide its state."""
 
 Changes = list[tuple[int, str]]

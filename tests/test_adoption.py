@@ -154,7 +154,8 @@ def test_what_is_deployed_was_tested_and_what_gives_no_answer_is_taken_back() ->
     assert deploy["needs"] == "test"
     assert deploy["if"] == "github.event_name == 'push' && vars.AWS_DEPLOY_ROLE_ARN != ''"
     assert workflow()[True]["push"] == {"branches": ["main"]}, "YAML reads `on` as true"
-    assert deploy["concurrency"] == {"group": "deploy", "cancel-in-progress": False}
+    one_by_one = {"group": "deploy-${{ github.ref }}", "cancel-in-progress": False}
+    assert workflow()["concurrency"] == one_by_one, "tests included, or an older commit overtakes a newer one"
     assert position("test", ".ci/run") > position("test", "setup-python")
     order = [
         position("deploy", "make install build"),
