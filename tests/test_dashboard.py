@@ -25,6 +25,7 @@ STACK = ("service", "${AWS::StackName}")
 BODY: str = RESOURCES["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
 FUNCTIONS = {("FunctionName", "${ReconcileFunction}"), ("FunctionName", "${WatchdogFunction}")}
 QUEUES = {("QueueName", "${Undelivered.QueueName}"), ("QueueName", "${Failed.QueueName}")}
+LAMBDA = {"Errors": "Sum", "Throttles": "Sum", "Invocations": "Sum", "Duration": "Maximum"}
 SUMMED = {name for name, unit in WORKER_METRICS.items() if unit.value == "Count"}
 """What happened in a period is the sum of what each invocation counted; an age or a state is its latest worst."""
 
@@ -69,7 +70,7 @@ def problems(body: str) -> list[str]:
                 if metric.statistic != wanted:
                     found.append(f"{metric.name} is shown as {metric.statistic}")
             case "AWS/Lambda":
-                right = metric.dimension in FUNCTIONS and metric.name in ("Errors", "Throttles")
+                right = metric.dimension in FUNCTIONS and LAMBDA.get(metric.name) == metric.statistic
             case "AWS/SQS":
                 right = metric.dimension in QUEUES and metric.name == "ApproximateNumberOfMessagesVisible"
             case _:
@@ -99,7 +100,12 @@ def test_the_dashboard_shows_every_metric_that_is_emitted_and_no_other() -> None
         ('"Errors", "FunctionName", "${WatchdogFunction}"', '"Errors", "FunctionName", "${Failed}"', "errors of"),
         ("${Failed.QueueName}", "${Undelivered.QueueName}", "depth of"),
         ("${Failed.QueueName}", "${Failed}", "is not of this stack"),
-        ('"stat": "Maximum", "yAxis": "right"', '"yAxis": "right"', "SecondsSinceProgress is shown as Sum"),
+        ('"stat": "Maximum", "yAxis": "right"', '"yAxis": "right"', "AWS/Lambda Duration of"),
+        (
+            '"SecondsSinceProgress", "service", "${AWS::StackName}"',
+            '"SecondsSinceProgress", "service", "${AWS::StackName}", {"stat": "Sum"}',
+            "SecondsSinceProgress is shown as Sum",
+        ),
     ],
 )
 def test_a_broken_dashboard_is_told(before: str, after: str, told: str) -> None:
@@ -122,6 +128,15 @@ def test_the_deadline_is_a_line_in_the_same_unit_as_the_age_of_a_night() -> None
     expressions = {entry[0]["expression"] for entry in widget["properties"]["metrics"] if "expression" in entry[0]}
     assert ids == {"age": "OldestUnfinishedAge", "late": "SecondsPastDeadline"}
     assert expressions == {"age / 60", "late / 60"}, "minutes, as DeadlineMinutes"
+
+
+def test_it_opens_on_a_day_with_the_job_and_its_progress_in_widgets_of_their_own() -> None:
+    assert json.loads(resolve({"Fn::Sub": BODY}))["start"] == "-PT24H"
+    shown = [
+        {metric[1] for metric in widget["properties"].get("metrics", []) if len(metric) > 1} for widget in widgets(BODY)
+    ]
+    assert {"SecondsSinceProgress"} in shown
+    assert {"Invocations", "Errors", "Duration"} in shown
 
 
 def test_every_widget_has_a_title_a_region_and_a_place_of_its_own() -> None:

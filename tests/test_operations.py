@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
+from reconciler.observability import WORKER_METRICS
 from reconciler.records import COMPLETED, EXPECTED, NEEDS_REPAIR, RUNNING, SKIPPED
 from reconciler.run import CAUSES
 from reconciler.triggers import parse_trigger
@@ -22,7 +24,8 @@ from tools.ctl import verbs
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs/operations.md").read_text("utf-8")
-BLOCKS = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)).replace("\\\n", " ")
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT + README, re.DOTALL)).replace("\\\n", " ")
 INLINE = re.findall(r"`([^`\n]+)`", TEXT)
 SERVICES = {"logs tail": {"since", "filter-pattern"}}
 """Commands that the command line adds to those of the service."""
@@ -79,7 +82,7 @@ def test_every_aws_command_exists_with_its_options(words: list[str]) -> None:
 def test_what_the_document_sets_again_is_what_the_template_sets() -> None:
     table = TEMPLATE["Resources"]["ControlTable"]["Properties"]
     assert f"AttributeName={table['TimeToLiveSpecification']['AttributeName']}" in TEXT
-    assert set(re.findall(r"out (\w+)\)", TEXT)) <= set(TEMPLATE["Outputs"])
+    assert set(re.findall(r"\$\(out (\w+)\)", TEXT)) <= set(TEMPLATE["Outputs"])
     for named in re.findall(r"--parameter-overrides (\w+)=", TEXT):
         assert named in TEMPLATE["Parameters"]
     for named in ("ScheduleHour", "ScheduleMinute", "DeadlineMinutes", "AlarmTopicArn"):
@@ -87,8 +90,22 @@ def test_what_the_document_sets_again_is_what_the_template_sets() -> None:
         assert named in TEMPLATE["Parameters"]
 
 
-def test_the_event_of_a_failed_invocation_may_be_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Lambda's destination writes it; the document's own line takes the event out."""
+def test_what_is_pasted_is_no_redirection() -> None:
+    for line in BLOCKS.splitlines():
+        if "<that name>" not in line:
+            assert not re.search(r"<[\w ]+>", line), line
+
+
+def test_the_metrics_that_the_document_explains_are_emitted() -> None:
+    section = TEXT.partition("## What the metrics say")[2].partition("\n## ")[0]
+    named = set(re.findall(r"^\| ([A-Z]\w+) \|", section, re.MULTILINE))
+    assert {"RunDelay", "Takeovers", "LeaseLost"} <= named <= set(WORKER_METRICS)
+
+
+def test_the_event_of_a_failed_invocation_may_be_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As Lambda's destination writes it; the document's own lines take out the event and the message's handle."""
     sent = command("Pause", "p-1")
     message: dict[str, Any] = {
         "version": "1.0",
@@ -96,8 +113,14 @@ def test_the_event_of_a_failed_invocation_may_be_sent_again(world: World, monkey
         "requestPayload": sent,
         "responsePayload": {"errorType": "TransientFailure"},
     }
-    (line,) = re.findall(r"print\(json\.dumps\((json\.load\(sys\.stdin\)\['\w+'\])\)\)", TEXT)
-    again = json.loads(json.dumps(message))[line.partition("['")[2].rstrip("']")]
+    (tmp_path / "failed.json").write_text(json.dumps({"Body": json.dumps(message), "ReceiptHandle": "h-1"}), "utf-8")
+    lines = [line for line in BLOCKS.splitlines() if "open('failed.json')" in line]
+    assert len(lines) == 2
+    script = "\n".join([*lines, "cat event.json", 'echo "$H"'])
+    printed = subprocess.run(["bash", "-euc", script], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    event, handle = printed.splitlines()
+    assert handle == "h-1"
+    again = json.loads(event)
     assert parse_trigger(again, now_ms=world.clock.now_ms(), settings=world.settings).slot
     with world.deployed(monkeypatch):
         assert delivered(world, again)["outcome"] == "done"

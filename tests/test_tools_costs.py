@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.observability import WATCHDOG_METRICS, WORKER_METRICS
 from tools import costs
-from tools.meter import Night, measure, weight
+from tools.meter import ROW_OVERHEAD, Night, measure, weight
 from tools.proxy import proxy
 from tools.tables import load_template
 
@@ -41,6 +41,11 @@ def test_ticks_and_looks_take_what_was_measured(night: Night) -> None:
     assert night.account_bytes == pytest.approx(middle.account_bytes, rel=0.01)
 
 
+def test_the_rows_read_are_as_heavy_as_those_the_job_leaves(night: Night) -> None:
+    """A missing attribute would show: the lightest, `generation`, is 5 % of a row."""
+    assert night.kept_bytes == pytest.approx(night.written_bytes, rel=0.02)
+
+
 def test_reads_and_writes_are_what_the_accounts_and_changes_make_of_them(night: Night) -> None:
     """Two units a changed account, each side read once at a unit for 4 KB."""
     changed = round((BETWEEN - 1) * costs.CHANGED)
@@ -68,6 +73,13 @@ def test_the_document_says_what_the_script_prints(capsys: pytest.CaptureFixture[
     assert costs.main([]) == 0
     document = (Path(__file__).parents[1] / "docs/operations.md").read_text("utf-8")
     assert capsys.readouterr().out.strip() in document
+    middle = costs.measured().middle
+    source_bytes = middle.account_bytes - middle.kept_bytes - 2 * ROW_OVERHEAD
+    source, view = (round(each / 10) * 10 for each in (source_bytes, middle.kept_bytes))
+    assert f"about {source} bytes in the source and {view} in the view" in " ".join(document.split())
+    total = sum(costs.month(10_000_000, costs.measured(), costs.prices()).values())
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    assert f"${total:.0f} at ten million" in readme
     listed = json.loads(costs.PRICES.read_text("utf-8"))
     assert f"{listed['region']} list prices of {listed['as_of']}" in " ".join(document.split())
 

@@ -14,17 +14,21 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from tools.proxy import Proxy
 from tools.scene import local_client, scheduled_event
-from tools.seed import plan, seed
+from tools.seed import Seeded, plan, seed
 from tools.tables import create_tables, environment
 from tools.wire import Answer, Call
 from tools.worker import Worker
+
+JOB = "nightly-entitlements"
+"""As long as the stack's name, which is part of every view row's `run_id`."""
 
 ROW_OVERHEAD = 100
 """Bytes that DynamoDB adds to each stored row."""
@@ -42,7 +46,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What a night of so many accounts took, an idle tick after it, and a look of the watchdog; sizes in bytes."""
+    """What a night of so many accounts took, an idle tick after it, and a look of the watchdog; sizes in bytes.
+
+    `kept_bytes` and `written_bytes` are the mean view row that the night left alone, and that it granted or changed.
+    """
 
     accounts: int
     ranges: int
@@ -50,6 +57,8 @@ class Night:
     tick: Use
     look: Use
     account_bytes: float
+    kept_bytes: float
+    written_bytes: float
     control_bytes: int
 
 
@@ -121,9 +130,10 @@ def measure(between: Proxy, upstream: str, *, accounts: int, changed: float) -> 
     client = local_client(upstream, "scale")
     tables = create_tables(client, suffix=uuid.uuid4().hex[:8])
     control, source, view = (tables[name] for name in ("ControlTable", "AccountsTable", "EntitlementsTable"))
-    seed(client, plan(accounts=accounts, changed=changed), accounts_table=source, entitlements_table=view)
     due = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
-    variables = environment(tables, job="costs", overrides={"SCHEDULE_HOUR": due.hour, "SCHEDULE_MINUTE": due.minute})
+    seeded = stamped(plan(accounts=accounts, changed=changed), due - timedelta(days=1))
+    seed(client, seeded, accounts_table=source, entitlements_table=view)
+    variables = environment(tables, job=JOB, overrides={"SCHEDULE_HOUR": due.hour, "SCHEDULE_MINUTE": due.minute})
     name = f"costs-{accounts}"
     between.on(lambda call: call.caller == name, meter, times=None)
 
@@ -132,7 +142,7 @@ def measure(between: Proxy, upstream: str, *, accounts: int, changed: float) -> 
         return [row for page in pages for row in page["Items"]]
 
     def use(worker: Worker, trigger: str, minutes: int, handler: str) -> tuple[Use, Any]:
-        before = worker.log.stat().st_size
+        logged = worker.log.stat().st_size
         event = scheduled_event(trigger, due + timedelta(minutes=minutes))
         reply = worker.call(event, handler=handler, timeout_s=300)
         if reply.error:
@@ -141,7 +151,7 @@ def measure(between: Proxy, upstream: str, *, accounts: int, changed: float) -> 
         for table in tables.values():
             for row in rows(table):
                 heaviest[table, kind(row)] = max(heaviest[table, kind(row)], weight(row))
-        return meter.taken(heaviest, worker.log.stat().st_size - before), reply.result
+        return meter.taken(heaviest, worker.log.stat().st_size - logged), reply.result
 
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -152,6 +162,23 @@ def measure(between: Proxy, upstream: str, *, accounts: int, changed: float) -> 
         tick, _ = use(worker, "tick", 1, "reconcile")
         look, _ = use(worker, "watchdog", 1, "watchdog")
     stored = sum(weight(row) + ROW_OVERHEAD for table in (source, view) for row in rows(table))
-    kept = sum(weight(row) + ROW_OVERHEAD for row in rows(control))
+    control_bytes = sum(weight(row) + ROW_OVERHEAD for row in rows(control))
     ranges = sum(attempt["ranges"] for attempt in answer["attempts"])
-    return Night(accounts, ranges, night, tick, look, stored / accounts, kept)
+    left: dict[bool, list[int]] = {True: [], False: []}
+    for row in rows(view):
+        if row["entitlements"]["M"]:
+            left[row["interval_id"]["S"] == due.date().isoformat()].append(weight(row))
+    kept, written = mean(left[False]), mean(left[True])
+    return Night(accounts, ranges, night, tick, look, stored / accounts, kept, written, control_bytes)
+
+
+def stamped(rows: Seeded, night: datetime) -> Seeded:
+    """The view as the job left it on an earlier night: every row says which run wrote it."""
+    day = night.date().isoformat()
+    stamp = {
+        "interval_id": day,
+        "run_id": f"{JOB}/{day}/1",
+        "generation": 1,
+        "updated_at": f"{night:%Y-%m-%dT%H:%M:%S}.000Z",
+    }
+    return replace(rows, view=tuple({**row, "run_version": row["version"], **stamp} for row in rows.view))
