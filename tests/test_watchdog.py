@@ -239,7 +239,7 @@ def test_the_late_alarm_rings_by_itself_when_nothing_runs_for_two_nights(
     cloudwatch: CloudWatchClient = boto3.client("cloudwatch", endpoint_url=emulator_url)
     late = load_template()["Resources"]["LateAlarm"]["Properties"]
     dimensions: Any = [{"Name": "service", "Value": JOB}]
-    told = ("AlarmDescription", "AlarmActions", "OKActions", "Dimensions")
+    told = ("AlarmDescription", "AlarmActions", "OKActions", "Dimensions", "Tags")
     definition: Any = {name: value for name, value in late.items() if name not in told}
     cloudwatch.put_metric_alarm(AlarmName="late", Dimensions=dimensions, **definition)
 
