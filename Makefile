@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo picture local test rehearse check validate build invoke costs install lock clean
+.PHONY: help demo picture local test sweep rehearse check validate build invoke costs install lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ picture: $(DEV) $(EMULATOR)  ## Draw docs/timeline.svg, the README's picture, fr
 
 test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
 	.venv/bin/python -m pytest $(ARGS)
+
+sweep: $(DEV)  ## Disturb every AWS call in every way, and write the figures into docs/guarantees.json (minutes)
+	PYTHONPATH=src .venv/bin/python -m tests.sweep
 
 rehearse: $(DEV) $(EMULATOR) $(WHEELS)  ## Deploy, kill, update, roll back and delete against the local emulator (needs python3.13, as sam build does)
 	@.venv/bin/python -m tools.interpreter > /dev/null

@@ -1,0 +1,48 @@
+"""`make sweep`: every point of every scene, and a choice of pairs; the figures go into docs/guarantees.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.sweep.scenes import SCENES
+from tests.sweep.sweeping import Stride, Swept, sweep
+
+GUARANTEES = Path(__file__).parents[2] / "docs" / "guarantees.json"
+
+EVERY = Stride(points=1, pairs=7)
+
+
+def main() -> int:
+    """0 when nothing differed."""
+    began = time.monotonic()
+    whole = Swept()
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        scenes = {pool.submit(partial(sweep, scene, EVERY)): scene for scene in SCENES}
+        for future in as_completed(scenes):
+            swept = future.result()
+            whole += swept
+            told = f"{swept.points:4} points, {len(swept.differences)} differences"
+            print(f"{scenes[future].name:30} {told}", flush=True)
+    print(*whole.differences, sep="\n", end="\n" if whole.differences else "")
+    print(
+        f"{whole.points} points, {whole.pairs} of them pairs, {len(whole.differences)} differences "
+        f"in {time.monotonic() - began:.0f} s"
+    )
+    record(crash_points=whole.points, crash_differences=len(whole.differences))
+    return 1 if whole.differences else 0
+
+
+def record(**figures: int) -> None:
+    """Write these figures; those that others measured stay."""
+    known = json.loads(GUARANTEES.read_text()) if GUARANTEES.exists() else {}
+    GUARANTEES.write_text(json.dumps({**known, **figures}, indent=2, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
