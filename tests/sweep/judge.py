@@ -46,13 +46,16 @@ def lasting(world: World) -> dict[str, Any]:
     return rows | {" ".join(("audit", *event)): count for event, count in told.items()}
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What is not the same, in words."""
-    return [
-        f"{name}: {after.get(name)} instead of {before.get(name)}"
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    ]
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], name: str = "") -> list[str]:
+    """What is not the same, in words, down to the attribute."""
+    found = []
+    for key in sorted({*before, *after}):
+        was, stands = before.get(key), after.get(key)
+        if isinstance(was, Mapping) and isinstance(stands, Mapping):
+            found += differences(was, stands, f"{name}{key}: ")
+        elif was != stands:
+            found.append(f"{name}{key} is {stands} instead of {was}")
+    return found
 
 
 def inconsistencies(world: World, *, live_writer: bool) -> list[str]:

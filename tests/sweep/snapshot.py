@@ -9,11 +9,16 @@ from typing import Any
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.dynamodb.models import dynamodb_backends
+from moto.dynamodb.models.dynamo_type import Item
+from moto.dynamodb.models.table import Table
 
 from reconciler.items import to_item
 from reconciler.observability import metrics
 from tests.kit import everything
 from tests.world import ManualClock, World
+
+TRACKED: tuple[Any, ...] = (Table, Item)
+"""Moto remembers every one of these that it ever copied; thousands of them make each collection of garbage long."""
 
 KEYS = {"ControlTable": ("pk", "sk"), "IdempotencyTable": ("id",)}
 """Of the tables whose key is another than `segment` and `account_id`."""
@@ -44,6 +49,8 @@ def on_moto(world: World) -> Snapshot:
     saved = copy.deepcopy(backend.tables)
 
     def rows() -> None:
+        for kind in TRACKED:
+            kind.instances_tracked.clear()
         backend.tables = copy.deepcopy(saved)
 
     return Snapshot(world, rows, copy.copy(world.clock))
