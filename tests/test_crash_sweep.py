@@ -16,10 +16,10 @@ from tests.sweep.play import rehearsed
 from tests.sweep.scenes import COMMANDS, NIGHTS, SCENES, Scene
 from tests.sweep.sweeping import Stride, Swept, sweep
 
-THINNED = Stride(points=13, pairs=37)
+THINNED = Stride(points=17, pairs=37)
 """No multiple of what can happen to a call, so that each of it is met."""
 
-POINTS = 120
+POINTS = 100
 """Fewer would mean that calls are not seen any more."""
 
 swept: dict[str, Swept] = {}
