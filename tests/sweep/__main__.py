@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def main() -> int:
     began = time.monotonic()
     whole = Swept()
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        scenes = {pool.submit(partial(sweep, scene, EVERY)): scene for scene in SCENES}
+        scenes = {pool.submit(swept_scene, number): scene for number, scene in enumerate(SCENES)}
         for future in as_completed(scenes):
             swept = future.result()
             whole += swept
@@ -36,6 +35,11 @@ def main() -> int:
     )
     record(crash_points=whole.points, crash_differences=len(whole.differences))
     return 1 if whole.differences else 0
+
+
+def swept_scene(number: int) -> Swept:
+    """By its number: what a scene consists of cannot be sent to another process."""
+    return sweep(SCENES[number], EVERY)
 
 
 def record(**figures: int) -> None:
