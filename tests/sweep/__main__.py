@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.sweep.scenes import SCENES
-from tests.sweep.sweeping import Stride, Swept, sweep
+from tests.sweep.sweeping import Stride, Swept, sweep_number
 
 GUARANTEES = Path(__file__).parents[2] / "docs" / "guarantees.json"
 
@@ -22,7 +22,7 @@ def main() -> int:
     began = time.monotonic()
     whole = Swept()
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        scenes = {pool.submit(swept_scene, number): scene for number, scene in enumerate(SCENES)}
+        scenes = {pool.submit(sweep_number, number, EVERY): scene for number, scene in enumerate(SCENES)}
         for future in as_completed(scenes):
             swept = future.result()
             whole += swept
@@ -35,11 +35,6 @@ def main() -> int:
     )
     record(crash_points=whole.points, crash_differences=len(whole.differences))
     return 1 if whole.differences else 0
-
-
-def swept_scene(number: int) -> Swept:
-    """By its number: what a scene consists of cannot be sent to another process."""
-    return sweep(SCENES[number], EVERY)
 
 
 def record(**figures: int) -> None:

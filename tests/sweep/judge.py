@@ -18,7 +18,7 @@ STAMPS = {
     **dict.fromkeys(("when", "at", "late_by_s", "audit"), "when it was done: an audit key holds a time"),
     **dict.fromkeys(("repair_owner", "last_error", "delays"), "what happened on the way"),
     "ranges": "an attempt that follows one without progress makes smaller ranges",
-    "attempts": "a killed attempt has counted itself; of a segment that is done there are none, which is looked at below",
+    "attempts": "a killed attempt has counted itself; a segment that is done has none, see `_records`",
     "expires_at": "a time to live",
 }
 """Attributes that may differ, and why; so may every time (`_at`, `_ms`)."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.sweep.play import Plan, Play, rehearsed
-from tests.sweep.scenes import Scene
+from tests.sweep.scenes import SCENES, Scene
 
 
 @dataclass(slots=True)
@@ -37,6 +37,11 @@ def sweep(scene: Scene, stride: Stride, offset: int = 0) -> Swept:
             return singles
         pairs = _played(play, list(play.pairs(stride.pairs)))
         return singles + Swept(pairs.points, pairs.points, pairs.differences)
+
+
+def sweep_number(number: int, stride: Stride) -> Swept:
+    """The scene of that number: what one consists of cannot be sent to another process."""
+    return sweep(SCENES[number], stride)
 
 
 def _played(play: Play, plans: Sequence[Plan]) -> Swept:
