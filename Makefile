@@ -4,6 +4,8 @@
 PYTHON ?= python3
 # The sample event that `make invoke` sends.
 EVENT ?= events/nightly.json
+# The seeds that `make soak` plays: first:end, or one to replay.
+SEEDS ?= 0:2000
 # Further arguments: `make demo ARGS="--seed 7 --json"`, `make test ARGS="-k lease"`.
 ARGS ?=
 
@@ -19,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo picture local test sweep rehearse check validate build invoke costs install lock clean
+.PHONY: help demo picture local test sweep soak rehearse check validate build invoke costs install lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +37,9 @@ test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
 
 sweep: $(DEV)  ## Disturb every AWS call in every way, and write the figures into docs/guarantees.json (minutes)
 	PYTHONPATH=src .venv/bin/python -m tests.sweep
+
+soak: $(DEV)  ## Interleave real workers in 2,000 seeded orders (SEEDS=17 to replay one), and keep the figures
+	PYTHONPATH=src .venv/bin/python -m tests.simulator --write $(SEEDS)
 
 rehearse: $(DEV) $(EMULATOR) $(WHEELS)  ## Deploy, kill, update, roll back and delete against the local emulator (needs python3.13, as sam build does)
 	@.venv/bin/python -m tools.interpreter > /dev/null
