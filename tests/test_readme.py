@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from reconciler.due import SKIPS_A_TICK
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -22,3 +24,7 @@ def test_every_make_target_and_every_module_of_the_readme_exists() -> None:
     assert {"demo", "test", "invoke"} <= targets <= set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
     modules = set(re.findall(r"`(?:src/reconciler/)?(\w+\.py)`", README))
     assert modules <= {path.name for path in (ROOT / "src/reconciler").glob("*.py")}
+
+
+def test_the_bound_of_a_tick_is_the_one_of_the_code() -> None:
+    assert re.findall(r"at most (\d+) nights a tick", " ".join(README.split())) == [str(SKIPS_A_TICK)]

@@ -1,6 +1,7 @@
 """ReleaseLease: a person fences the present holder of a segment, or puts its lost lease row back.
 
-A generation is never used twice: a restored row starts above every one on record.
+A restored row starts above every generation on record. Should one that was issued be on record nowhere, as after a
+restored backup, the new token keeps its holder out all the same.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from boto3.dynamodb.conditions import Attr
+from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from reconciler import control, keys
 from reconciler.audit import audit
@@ -18,8 +19,8 @@ from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA, Row
 from reconciler.keys import SORT_KEY
 from reconciler.leases import Lease
-from reconciler.timing import check_invocation
-from reconciler.transactions import check, create, update
+from reconciler.scan import every_row
+from reconciler.transactions import Step, check, create, update
 from reconciler.verbs import Deed
 
 if TYPE_CHECKING:
@@ -41,22 +42,28 @@ def release_lease(command: Command, job: Job, invocation: Invocation) -> Deed:
         "loser_generation": lease.generation if lease.owner else None,
         "restored": False,
     }
-    steps = [
-        update(
-            "LEASE",
-            invocation.table,
-            invocation.row_key(keys.lease(segment)),
-            set={"generation": lease.generation + 1, "token": str(uuid.uuid4())},
-            remove=("owner", "expires_at_ms"),
-            when=lease.fence,
-        )
-    ]
+    steps = [fence_off(lease, invocation=invocation)]
     run_id = stored.get("run_id")
     if lease.owner and lease.interval_id and isinstance(run_id, str):
         told = {"segment": segment, "generation": lease.generation + 1, **lease.loser}
         told |= {"reason": command.reason, "actor": command.requested_by}
         steps.append(audit("RELEASED", lease.interval_id, run_id, invocation=invocation, **told))
     return Deed("RELEASED", result, steps, result | lease.loser)
+
+
+def fence_off(lease: Lease, *, also: ConditionBase | None = None, lifts: bool = False, invocation: Invocation) -> Step:
+    """A lease gets a new generation and token and no owner, if nobody took it since it was read, `also` holding.
+
+    `lifts` ends a pause with it.
+    """
+    return update(
+        keys.lease(lease.segment),
+        invocation.table,
+        invocation.row_key(keys.lease(lease.segment)),
+        set={"generation": lease.generation + 1, "token": str(uuid.uuid4())},
+        remove=("owner", "expires_at_ms", *(("paused",) if lifts else ())),
+        when=lease.fence if also is None else lease.fence & also,
+    )
 
 
 def _restored(segment: str, row: Control, job: Job, invocation: Invocation) -> Deed:
@@ -80,14 +87,8 @@ def highest_generation(segment: str, job: Job, invocation: Invocation) -> int:
         for row in invocation.each_control_row("begins_with(#sk, :prefix)", {":prefix": prefix}):
             mentioned = [row, *row.get("fenced", [])]
             highest = max([highest, *(_number(one.get("generation")) for one in mentioned if _segment(one) == segment)])
-    after = None
-    while True:
-        check_invocation(invocation)
-        page = job.view.read(segment, after=after, upto=None, limit=invocation.settings.page_size)
-        highest = max([highest, *(_number(row.stamp.generation) for row in page.rows)])
-        if page.more_after is None:
-            return highest
-        after = page.more_after
+    written = (_number(row.stamp.generation) for row in every_row(job.view, segment, invocation=invocation))
+    return max(highest, max(written, default=0))
 
 
 def _segment(row: Row) -> object:

@@ -15,6 +15,7 @@ from reconciler.commands import Command
 from reconciler.control import Control
 from reconciler.errors import VerbRefused
 from reconciler.invocation import Invocation
+from reconciler.items import Row
 from reconciler.keys import PARTITION_KEY
 from reconciler.records import read_until, unmoved
 from reconciler.transactions import Step, check, update
@@ -78,34 +79,26 @@ def pausing(
     `said` is what CONTROL is to hold of it; a pause that stands keeps its own.
     """
     pause_no = control.pause_no + 1
-    said = {} if control.paused else said
-    key = invocation.row_key(keys.CONTROL)
-    as_read = unmoved("pause_no", control.pause_no)
-    steps = [update("CONTROL", invocation.table, key, set={"pause_no": pause_no, **said}, when=as_read)]
-    for segment in _segments(without, invocation):
-        key, exists = invocation.row_key(keys.lease(segment)), Attr(PARTITION_KEY).exists()
-        steps.append(update(keys.lease(segment), invocation.table, key, set={"paused": pause_no}, when=exists))
-    return pause_no, steps
+    new = {} if control.paused else dict(said)
+    return pause_no, _everywhere(control, new, {"paused": pause_no}, without, invocation)
 
 
 def resuming(control: Control, *, without: Set[str], invocation: Invocation) -> tuple[int, list[Step]]:
     """The steps that end a pause: as `pausing`."""
-    pause_no = control.pause_no + 1
-    steps = [
-        update(
-            "CONTROL",
-            invocation.table,
-            invocation.row_key(keys.CONTROL),
-            set={"pause_no": pause_no},
-            remove=("pause",),
-            when=unmoved("pause_no", control.pause_no),
-        )
-    ]
-    for segment in _segments(without, invocation):
-        key, exists = invocation.row_key(keys.lease(segment)), Attr(PARTITION_KEY).exists()
-        steps.append(update(keys.lease(segment), invocation.table, key, remove=("paused",), when=exists))
-    return pause_no, steps
+    return control.pause_no + 1, _everywhere(control, None, None, without, invocation)
 
 
-def _segments(without: Set[str], invocation: Invocation) -> list[str]:
-    return [segment for segment in keys.segments(invocation.settings.segment_count) if segment not in without]
+def _everywhere(
+    control: Control, said: Row | None, paused: Row | None, without: Set[str], invocation: Invocation
+) -> list[Step]:
+    """CONTROL, as read, gets its next number and what is `said` of a pause, each lease `paused`; None ends it."""
+    numbered = {"pause_no": control.pause_no + 1, **(said or {})}
+    as_read = unmoved("pause_no", control.pause_no)
+    key, over = invocation.row_key(keys.CONTROL), ("pause",) if said is None else ()
+    steps = [update("CONTROL", invocation.table, key, set=numbered, remove=over, when=as_read)]
+    over = ("paused",) if paused is None else ()
+    for segment in keys.segments(invocation.settings.segment_count):
+        if segment not in without:
+            key, exists = invocation.row_key(keys.lease(segment)), Attr(PARTITION_KEY).exists()
+            steps.append(update(keys.lease(segment), invocation.table, key, set=paused, remove=over, when=exists))
+    return steps

@@ -74,11 +74,12 @@ def _read_on(report: Report, segments: tuple[str, ...], job: Job, invocation: In
         sides = Sides(source, job.view, segment, invocation.settings.page_size)
         for pairs in sides.pages(report.after):
             decisions = list(map(decide, pairs))
-            so_far = report.of_segment + totals(decisions)
+            page = totals(decisions)
+            so_far = report.of_segment + page
             if so_far.revoked and not report.source_judged:
                 report.source_empty |= not so_far.source_rows and sides.source_is_empty()
                 report.source_judged = True
-            _add(report, decisions)
+            _add(report, decisions, page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,10 @@ class InTime:
         return page
 
 
-def _add(report: Report, decisions: list[Decision]) -> None:
+def _add(report: Report, decisions: list[Decision], page: Totals) -> None:
     report.pages += 1
-    report.seen += totals(decisions)
-    report.of_segment += totals(decisions)
+    report.seen += page
+    report.of_segment += page
     if decisions:
         report.after = decisions[-1].account_id
     for decision in decisions:

@@ -5,7 +5,6 @@ Every lease gets a new generation in the same write, so that no message of an ea
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
@@ -15,11 +14,12 @@ from reconciler.commands import FROM_CHECKPOINT, FROM_START, Command
 from reconciler.control import Control
 from reconciler.due import due_intervals, first_row
 from reconciler.errors import VerbRefused
+from reconciler.fencing import fence_off
 from reconciler.intervals import span
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.keys import PARTITION_KEY
-from reconciler.leases import Lease, read_lease
+from reconciler.leases import read_lease
 from reconciler.records import COMPLETED, RUNNING, RunRecord, unmoved
 from reconciler.restart import come_to, later_commits, where_from
 from reconciler.totals import Totals
@@ -96,7 +96,10 @@ def rerun(command: Command, job: Job, invocation: Invocation) -> Deed:
             if added
             else _interval_step(record, changed, invocation),
             _control_step(row, record.interval_id, lifts, invocation),
-            *(_fence(lease, lifts, invocation) for lease in leases),
+            *(
+                fence_off(lease, also=as_read("expires_at_ms", lease.expires_at_ms), lifts=lifts, invocation=invocation)
+                for lease in leases
+            ),
         ],
         result | {"before": before, "fenced": fenced},
         run_id,
@@ -126,14 +129,3 @@ def _control_step(row: Control, interval_id: str, lifts: bool, invocation: Invoc
     key = invocation.row_key(keys.CONTROL)
     removed = ("pause",) if lifts else ()
     return update("CONTROL", invocation.table, key, set=changed, remove=removed, when=as_it_was)
-
-
-def _fence(lease: Lease, lifts: bool, invocation: Invocation) -> Step:
-    return update(
-        keys.lease(lease.segment),
-        invocation.table,
-        invocation.row_key(keys.lease(lease.segment)),
-        set={"generation": lease.generation + 1, "token": str(uuid.uuid4())},
-        remove=("owner", "expires_at_ms", *(("paused",) if lifts else ())),
-        when=lease.fence & as_read("expires_at_ms", lease.expires_at_ms),
-    )

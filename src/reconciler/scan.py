@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.diff import Decision, decide
+from reconciler.invocation import Invocation
 from reconciler.merge import Buffer, Pair, Row, Side, merge
 from reconciler.source import SourceRecord
+from reconciler.timing import check_invocation
 from reconciler.view import ViewRow
 
 
@@ -58,6 +60,18 @@ class Sides:
             if page.rows or page.more_after is None:
                 return not page.rows
             after = page.more_after
+
+
+def every_row(side: Side[Row], segment: str, *, invocation: Invocation) -> Iterator[Row]:
+    """Every row of one side of a segment, in order. Raises OutOfTime before a page that might not fit."""
+    after = None
+    while True:
+        check_invocation(invocation)
+        page = side.read(segment, after=after, upto=None, limit=invocation.settings.page_size).checked(after, None)
+        yield from page.rows
+        if page.more_after is None:
+            return
+        after = page.more_after
 
 
 def _all(side: Side[Row], segment: str, after: str | None, upto: str, limit: int) -> list[Row]:

@@ -1,7 +1,8 @@
 """An operator's command, done once: whatever it changes is written together with a row that names person and reason.
 
 Each verb reads, decides, and returns a Deed; here it is written on the condition that everything still is as read. The
-OPERATOR row is put only if absent, so that a command that comes again, at any time, finds that it was done.
+OPERATOR row is put only if absent, so that a command that comes again, for as long as audit rows are kept, finds that
+it was done.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reconciler import clock, control, keys
@@ -12,8 +11,8 @@ from reconciler.errors import VerbRefused
 from reconciler.invocation import Invocation
 from reconciler.items import attribute
 from reconciler.records import COMPLETED, RunRecord
+from reconciler.scan import every_row
 from reconciler.shown import Shown
-from reconciler.timing import check_invocation
 from reconciler.verbs import Deed, recorded
 from reconciler.view import ViewRow
 
@@ -31,12 +30,13 @@ def verify(command: Command, job: Job, invocation: Invocation) -> Deed:
         raise VerbRefused(f"Verify: {record.interval_id} is {record.state}: there is no checksum until it is COMPLETED")
     rows = total = touched = 0
     first = Shown()
-    for view_row in _view(record.segment_count, job, invocation):
-        rows += 1
-        total += digest(view_row.account_id, view_row.entitlements)
-        if by := touched_by(view_row, record):
-            touched += 1
-            first.add({"account_id": view_row.account_id, "by": by, "updated_at": view_row.stamp.written_at})
+    for segment in keys.segments(record.segment_count):
+        for view_row in every_row(job.view, segment, invocation=invocation):
+            rows += 1
+            total += digest(view_row.account_id, view_row.entitlements)
+            if by := touched_by(view_row, record):
+                touched += 1
+                first.add({"account_id": view_row.account_id, "by": by, "updated_at": view_row.stamp.written_at})
     checksum = attribute(stored, "checksum", str)
     result = {
         "interval": record.interval_id,
@@ -66,15 +66,3 @@ def touched_by(row: ViewRow, record: RunRecord) -> str | None:
     if stamp.written_at is None or began_at is None:
         return by if stamp.run_version not in (None, row.version) else None
     return by if clock.parse_ms(stamp.written_at) > clock.parse_ms(began_at) else None
-
-
-def _view(segment_count: int, job: Job, invocation: Invocation) -> Iterator[ViewRow]:
-    for segment in keys.segments(segment_count):
-        after = None
-        while True:
-            check_invocation(invocation)
-            page = job.view.read(segment, after=after, upto=None, limit=invocation.settings.page_size)
-            yield from page.checked(after, None).rows
-            if page.more_after is None:
-                break
-            after = page.more_after
