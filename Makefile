@@ -33,7 +33,7 @@ picture: $(DEV) $(EMULATOR)  ## Draw docs/timeline.svg, the README's picture, fr
 	PYTHONPATH=src .venv/bin/python -m tools.demo --accounts 4000 --kill-after-range 36 --timeline docs/timeline.svg
 
 test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 sweep: $(DEV)  ## Disturb every AWS call in every way, and write the figures into docs/guarantees.json (minutes)
 	PYTHONPATH=src .venv/bin/python -m tests.sweep

@@ -20,7 +20,8 @@ os.environ |= {
 for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"):
     os.environ.pop(name, None)
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import boto3
@@ -42,6 +43,34 @@ SESSION = boto3.Session()
 # The same examples everywhere, however slow the machine is.
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+
+
+FIGURE = "figure "
+
+
+@pytest.fixture
+def figures(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Called with what a test measured, by name: the summary at the end tells each name's sum over all tests."""
+
+    def measured(**counted: int) -> None:
+        for name, value in counted.items():
+            record_property(FIGURE + name, value)
+
+    return measured
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell what was measured, in whichever process."""
+    whole: Counter[str] = Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties:
+                if name.startswith(FIGURE):
+                    whole[name.removeprefix(FIGURE)] += int(value)
+    if whole:
+        terminalreporter.write_sep("-", "measured")
+        for name in sorted(whole):
+            terminalreporter.write_line(f"{name}: {whole[name]}")
 
 
 @pytest.fixture

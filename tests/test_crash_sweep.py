@@ -14,31 +14,18 @@ from tests.conftest import live_client
 from tests.sweep.disturbances import Disturbance
 from tests.sweep.play import rehearsed
 from tests.sweep.scenes import COMMANDS, NIGHTS, SCENES, Scene
-from tests.sweep.sweeping import Stride, Swept, sweep
+from tests.sweep.sweeping import Stride, sweep
 
 THINNED = Stride(points=17, pairs=37)
 """No multiple of what can happen to a call, so that each of it is met."""
 
-POINTS = 100
-"""Fewer would mean that calls are not seen any more."""
-
-swept: dict[str, Swept] = {}
-
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-def test_a_crash_at_any_call_leaves_what_an_undisturbed_run_leaves(scene: Scene) -> None:
-    swept[scene.name] = sweep(scene, THINNED, offset=SCENES.index(scene))
-    assert swept[scene.name].differences == []
-
-
-def test_the_sweep_counts_its_points(capsys: pytest.CaptureFixture[str]) -> None:
-    if len(swept) < len(SCENES):
-        pytest.skip("only a part of the scenes was played")
-    whole = sum(swept.values(), Swept())
-    with capsys.disabled():
-        print(f" crash points: {whole.points}, {whole.pairs} of them pairs; differences: {len(whole.differences)}")
-    assert whole.points >= POINTS
-    assert whole.differences == []
+def test_a_crash_at_any_call_leaves_what_an_undisturbed_run_leaves(scene: Scene, figures: Callable[..., None]) -> None:
+    swept = sweep(scene, THINNED, offset=SCENES.index(scene))
+    figures(crash_points=swept.points, crash_differences=len(swept.differences))
+    assert swept.points
+    assert swept.differences == []
 
 
 def test_a_request_whose_token_the_service_remembers_is_repeated_without_a_trace(emulator_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -28,3 +29,10 @@ def test_every_make_target_and_every_module_of_the_readme_exists() -> None:
 
 def test_the_bound_of_a_tick_is_the_one_of_the_code() -> None:
     assert re.findall(r"at most (\d+) nights a tick", " ".join(README.split())) == [str(SKIPS_A_TICK)]
+
+
+def test_the_figures_are_those_that_were_measured() -> None:
+    measured = json.loads((ROOT / "docs/guarantees.json").read_text("utf-8"))
+    told = " ".join(README.split())
+    assert f"{measured['crash_points']:,} points, {measured['crash_differences']} differences" in told
+    assert f"{measured['seeds']:,} seeds, {measured['seed_violations']} violations" in told

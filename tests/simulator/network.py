@@ -32,6 +32,7 @@ TOKEN_SECONDS = 600
 CONNECT_SECONDS, READ_SECONDS = 1.0, 3.0
 """How long the SDK waits, as the template sets it."""
 
+REFUSALS = ("ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded")
 NOT_NOW = ("TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded")
 
 
@@ -140,8 +141,8 @@ class Network:
     def _refusal(self, message: Message, order: str) -> AWSResponse:
         """Nothing was applied: throttled as a whole, or cancelled for conflicts and throttling of some actions."""
         if order == "throttled" or not message.actions:
-            codes = ("ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded")
-            return error(message, self.rng.choice(codes))
+            in_progress = ("TransactionInProgressException",) if message.actions else ()
+            return error(message, self.rng.choice(REFUSALS + in_progress))
         chosen = self.rng.randrange(len(message.actions))
         reasons: list[dict[str, Any]] = [
             {"Code": self.rng.choice(NOT_NOW) if at == chosen or self.rng.random() < 0.2 else "None"}

@@ -8,7 +8,10 @@ from typing import Any
 from reconciler.intervals import shifted
 from tests.kit import command
 
-ORDERS = ("Rerun", "Rerun", "Pause", "Resume", "Resume", "ReleaseLease", "ReleaseLease", "Skip", "Acknowledge")
+ORDERS = (
+    *("Rerun", "Rerun", "Pause", "Resume", "Resume", "ReleaseLease", "ReleaseLease", "Skip", "Acknowledge"),
+    *("Verify", "Preview"),
+)
 
 
 def order(rng: Random, today: str, segment_count: int, number: int) -> dict[str, Any]:
@@ -17,7 +20,7 @@ def order(rng: Random, today: str, segment_count: int, number: int) -> dict[str,
     detail: dict[str, Any] = {}
     if verb == "ReleaseLease":
         detail["segment"] = f"{rng.randrange(segment_count):03d}"
-    if verb in ("Rerun", "Skip", "Acknowledge"):
+    if verb in ("Rerun", "Skip", "Acknowledge", "Verify"):
         detail["interval"] = shifted(today, -rng.choice((0, 0, 0, 1)))
     if verb == "Rerun":
         detail["force"] = rng.random() < 0.6
