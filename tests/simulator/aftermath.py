@@ -95,12 +95,12 @@ def deliver(simulation: Simulation, said: dict[str, Any]) -> None:
 def compare(simulation: Simulation, night: str) -> None:
     """After an undisturbed night the view is the source, and the run record is the view's."""
     ledger, found = simulation.ledger, simulation.violations
-    for account_id in sorted(ledger.born):
+    for account_id in sorted(ledger.accounts):
         wanted, row = ledger.desired(account_id), ledger.view_row(account_id)
         if wanted is not None and canonical(wanted) != canonical(row["entitlements"] if row else {}):
             found.append(f"{account_id}: the view has {row}, the source says {wanted}")
     record = ledger.control(keys.interval(night)) or {}
-    rows, checksum = ledger.checksum(sorted(ledger.born))
+    rows, checksum = ledger.checksum(sorted(ledger.accounts))
     told = (record.get("accounts"), record.get("view_rows"), record.get("checksum"))
-    if record.get("state") == "COMPLETED" and told != (len(ledger.born), rows, hex_text(checksum)):
-        found.append(f"{night}: {told} is not {(len(ledger.born), rows, hex_text(checksum))}")
+    if record.get("state") == "COMPLETED" and told != (len(ledger.accounts), rows, hex_text(checksum)):
+        found.append(f"{night}: {told} is not {(len(ledger.accounts), rows, hex_text(checksum))}")

@@ -125,7 +125,7 @@ def checkpoints(writes: Sequence[Write], ledger: Ledger) -> Iterator[str]:
             yield f"{progress.name}: {added} of a commit of {len(changed)} effects and {rejected} rejections"
         accounts = ledger.between(segment, was, is_)
         since = ledger.leased.get(segment, 0)
-        sure = [one for one in accounts if ledger.born[one] < since]
+        sure = [one for one in accounts if ledger.stood(one, since)]
         if not len(sure) <= added["accounts"] <= len(accounts):
             counts = f"{added['accounts']} accounts, not {len(sure)} to {len(accounts)}"
             yield f"{progress.name}: from {was} to {is_} {counts}"
@@ -175,7 +175,7 @@ def completions(writes: Sequence[Write], ledger: Ledger) -> Iterator[str]:
     for done in named(writes, "PROGRESS#"):
         if done["done"] == (False, True):
             segment = done.name.rpartition("#")[2]
-            known = [one for one, born in ledger.born.items() if born < ledger.leased.get(segment, 0)]
+            known = [one for one in ledger.accounts if ledger.stood(one, ledger.leased.get(segment, 0))]
             last = max((one for one in known if ledger.segment(one) == segment), default="")
             if (done["checkpoint"][1] or "") < last:
                 yield f"{done.name}: done at {done['checkpoint'][1]}, before {last}"
@@ -234,7 +234,7 @@ def broken(writes: Sequence[Write], ledger: Ledger) -> list[str]:
             ledger.leased[lease.name.removeprefix("LEASE#")] = ledger.step
     for effect in effects(writes):
         run_id = effect["run_id"][1]
-        ledger.born.setdefault(effect.name, ledger.step)
+        ledger.look(effect.name)
         ledger.effects[run_id] += 1
         ledger.revocations[run_id] += effect["entitlements"][1] == {}
     return [found for rule in RULES for found in rule(writes, ledger)]

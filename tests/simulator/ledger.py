@@ -19,6 +19,7 @@ from reconciler.items import Row, from_item
 from tests.world import JOB
 
 BEFORE_ALL = -1
+SIDES = ("AccountsTable", "EntitlementsTable")
 """The step of whatever was there from the beginning."""
 
 
@@ -35,7 +36,7 @@ def _plain(item: Item) -> Row:
 class Ledger:
     """Accounts and commits as they really were; `step` counts the messages applied so far.
 
-    `born` is the step at which an account came into being on either side, `touched` that of its last live change,
+    `stands` is the step from which a side has held an account's row, `touched` that of the account's last live change,
     `leased` the one at which a segment's present holder acquired it, `revocations` those committed by run id, `effects`
     all of them.
     """
@@ -43,7 +44,8 @@ class Ledger:
     tables: Mapping[str, str]
     segment_count: int
     step: int = 0
-    born: dict[str, int] = field(default_factory=dict)
+    accounts: set[str] = field(default_factory=set)
+    stands: dict[tuple[str, str], int] = field(default_factory=dict)
     touched: dict[str, int] = field(default_factory=dict)
     leased: dict[str, int] = field(default_factory=dict)
     revocations: Counter[str] = field(default_factory=Counter)
@@ -94,8 +96,12 @@ class Ledger:
 
     def between(self, segment: str, after: str | None, upto: str) -> list[str]:
         """The segment's accounts above one id and up to another, in order."""
-        known = (account_id for account_id in self.born if self.segment(account_id) == segment)
+        known = (account_id for account_id in self.accounts if self.segment(account_id) == segment)
         return sorted(one for one in known if (after is None or one > after) and one <= upto)
+
+    def stood(self, account_id: str, since: int) -> bool:
+        """Whether one of the sides has held the account ever since: nobody can have read past it."""
+        return any(self.stands.get((side, account_id), since) < since for side in SIDES)
 
     def checksum(self, accounts: list[str]) -> tuple[int, int]:
         """How many of the accounts have a view row, and what those rows add to a checksum."""
@@ -104,5 +110,19 @@ class Ledger:
 
     def notice(self, account_id: str) -> None:
         """Somebody other than a run has written the account, on either side."""
-        self.born.setdefault(account_id, self.step)
         self.touched[account_id] = self.step
+        self.look(account_id)
+
+    def look(self, account_id: str) -> None:
+        """Note on which side the account is, from when on."""
+        self.accounts.add(account_id)
+        for side in SIDES:
+            if self.row(side, self.segment(account_id), account_id) is None:
+                self.stands.pop((side, account_id), None)
+            else:
+                self.stands.setdefault((side, account_id), self.step)
+
+    def settle(self) -> None:
+        """What is there now was there before all."""
+        self.stands.update(dict.fromkeys(self.stands, BEFORE_ALL))
+        self.touched.update(dict.fromkeys(self.touched, BEFORE_ALL))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler import keys
 from reconciler.items import to_item
 from tests.simulator.faults import ACCENTS
-from tests.simulator.ledger import BEFORE_ALL, Ledger
+from tests.simulator.ledger import Ledger
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -79,8 +79,7 @@ def settle(population: Population, client: DynamoDBClient, ledger: Ledger) -> No
         sides = _sides(rng, quiet)
         for table, row in sides.items():
             client.put_item(TableName=ledger.tables[table], Item=to_item(key | row))
-    ledger.born.update(dict.fromkeys(ledger.born, BEFORE_ALL))
-    ledger.touched.update(ledger.born)
+    ledger.settle()
 
 
 def _sides(rng: Random, quiet: bool) -> dict[str, dict[str, Any]]:
