@@ -19,7 +19,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from tools.faults import Hold, answer_with, delay, drop_answer, drop_request, repeat
+from tools.faults import Hold, answer_with, delay, drop_answer, drop_request, repeat, trickle
 from tools.proxy import Proxy, proxy
 from tools.wire import Answer, Call
 
@@ -257,6 +257,17 @@ def test_a_delayed_message_takes_that_much_longer(proxied: Proxy, table: str, st
     began = time.monotonic()
     dynamodb.put_item(**put(table, "a", 2)["Put"])
     assert time.monotonic() - began >= 0.3
+
+
+def test_no_read_timeout_ends_an_answer_that_trickles(proxied: Proxy, table: str) -> None:
+    put_one = put(table, "a", 1)["Put"]
+    client(proxied.url, "ada").put_item(**put_one)
+    rule = proxied.on(operation("GetItem"), trickle(0.03))
+    dynamodb = client(proxied.url, "ada", read_timeout=1)
+    began = time.monotonic()
+    answer = dynamodb.get_item(TableName=table, Key=key("a"))
+    assert time.monotonic() - began > 1
+    assert (answer["Item"], len(rule.matched)) == (put_one["Item"], 1)
 
 
 @pytest.mark.parametrize("applied", [False, True])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from tools.wire import Answer, Call
@@ -47,6 +48,16 @@ def delay(seconds: float, stage: Stage) -> Fault:
         answer = forward()
         time.sleep(seconds)
         return answer
+
+    return fault
+
+
+def trickle(byte_s: float) -> Fault:
+    """The answer comes a byte every `byte_s` seconds: no read timeout that is longer ever ends the call."""
+
+    def fault(call: Call, forward: Forward) -> Answer | None:
+        answer = forward()
+        return answer and replace(answer, byte_s=byte_s)
 
     return fault
 

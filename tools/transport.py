@@ -149,7 +149,13 @@ class _Connection(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
-        self.wfile.write(answer.body)
+        if not answer.byte_s:
+            self.wfile.write(answer.body)
+            return
+        for byte in answer.body:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(answer.byte_s)
 
     do_GET = do_PUT = do_DELETE = do_POST  # noqa: N815 - the names http.server looks for
 

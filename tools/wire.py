@@ -65,11 +65,12 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer as it goes back to the caller."""
+    """One answer as it goes back to the caller, `byte_s` seconds between one byte of its body and the next."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    byte_s: float = 0.0
 
     @property
     def error(self) -> str | None:

@@ -35,6 +35,25 @@ class Reply:
     message: str | None = None
 
 
+def function_environment(
+    name: str, environment: Mapping[str, str], *, endpoint: str, region: str = "eu-west-1"
+) -> dict[str, str]:
+    """The whole environment of a function's process: nothing of ours but PATH. `name` is also its access key id."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+        "PYTHONUTF8": "1",
+        "AWS_ACCESS_KEY_ID": name,
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_LAMBDA_FUNCTION_NAME": name,
+        **environment,
+    }
+
+
 class Worker:
     """One warm execution environment with credentials of its own: `name` is its access key id, so its caller name.
 
@@ -51,19 +70,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tools.runtime"],
                 cwd=ROOT,
-                env={
-                    "PATH": os.environ.get("PATH", os.defpath),
-                    "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
-                    "PYTHONUTF8": "1",
-                    "AWS_ACCESS_KEY_ID": name,
-                    "AWS_SECRET_ACCESS_KEY": "local",
-                    "AWS_REGION": region,
-                    "AWS_DEFAULT_REGION": region,
-                    "AWS_ENDPOINT_URL": endpoint,
-                    "AWS_EC2_METADATA_DISABLED": "true",
-                    "AWS_LAMBDA_FUNCTION_NAME": name,
-                    **environment,
-                },
+                env=function_environment(name, environment, endpoint=endpoint, region=region),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
