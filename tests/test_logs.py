@@ -207,3 +207,14 @@ def test_no_key_of_an_attempt_stays_behind(world: World, monkeypatch: pytest.Mon
         delivered(world, event("nightly"))
     (last,) = (line for line in lines if line["message"] == "invocation ended")
     assert not {"run_id", "interval", "segment", "generation", "range"} & set(last)
+
+
+def test_every_line_says_which_invocation_wrote_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    grants(world, "a")
+    with world.deployed(monkeypatch):
+        for kind in ("nightly", "tick"):
+            context = lambda_context(world)
+            with logged() as lines:
+                app.reconcile(event(kind), context)
+            assert lines
+            assert {line["function_request_id"] for line in lines} == {context.aws_request_id}

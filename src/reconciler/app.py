@@ -102,6 +102,7 @@ def watchdog(event: object, context: LambdaContext) -> dict[str, float]:
 
 def _invocation(context: LambdaContext, calls_after: int = 0) -> Invocation:
     """`calls_after` are the calls made once the job has ended: Powertools stores the slot's answer, or forgets it."""
+    logger.append_keys(function_request_id=context.aws_request_id)
     settings = Settings.from_env()
     kept_ms = round(calls_after * settings.call_budget_s * 1000)
     return Invocation(

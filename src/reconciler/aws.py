@@ -39,7 +39,11 @@ class Verdict(Enum):
 
 
 def dynamodb(settings: Settings) -> DynamoDBClient:
-    """A client whose every call ends within `settings.call_budget_s`; botocore's defaults outlive a lease."""
+    """A client whose every call ends within `settings.call_budget_s`; botocore's defaults outlive a lease.
+
+    Except for an answer that keeps trickling in: a read timeout is about silence. Then the platform's timeout is the
+    end of the invocation, and the lease's expiry the way on.
+    """
     return boto3.client(
         "dynamodb",
         config=Config(

@@ -83,7 +83,7 @@ class Settings:
 
     @property
     def call_budget_s(self) -> float:
-        """The longest one SDK call can take, retries and their backoff included."""
+        """The longest one SDK call takes, retries and their backoff included, unless an answer keeps trickling in."""
         backoff = 3.0 if self.sdk_max_attempts > 1 else 0.0
         return self.sdk_max_attempts * (self.connect_timeout_seconds + self.read_timeout_seconds) + backoff
 
