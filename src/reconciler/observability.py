@@ -1,8 +1,9 @@
 """The one logger, the one metrics namespace, and the names of all metrics.
 
 Every line carries the platform's request id. One about a run carries `run_id` and `interval`; one about an attempt also
-`segment`, `generation` and `range`, the number of the range in work. Lines name accounts, and may name an entitlement that is malformed; they never hold the
-value of one. What a source or a view raises is logged with its message: no payload belongs into it.
+`segment`, `generation` and `range`, the number of the range in work. Lines name accounts, and may name an entitlement
+that is malformed; they never hold the value of one. What a source or a view raises is logged with its message: no
+payload belongs into it.
 """
 
 from __future__ import annotations
