@@ -21,7 +21,7 @@ FULL: tuple[Callable[[int], Outcome], ...] = (
     partial(kills, 20),
     partial(race, 200),
     partial(rough, 400, nights=40),
-    partial(stalls, 16),
+    partial(stalls, 12),
 )
 """Each takes a seed."""
 

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from tests.chaos.stage import LEASE_S, PATIENCE_S, READ_TIMEOUT_S, SHORT, Outcome, Prepare, nothing, stage, until
+from tests.chaos.verdict import Tables
 from tools.faults import Fault, Forward, Stage, delay, drop_answer, drop_request, repeat
 from tools.wire import Answer, Call
 
 WORKERS = 3
-RATE = 0.12
+RATE = 0.15
 """How likely something happens to a message."""
 
 TICKS = 8
@@ -123,4 +124,9 @@ def rough(faults: int, seed: int = 0, *, nights: int, prepare: Prepare = nothing
         for call in network.copied:
             played.traffic.again(call)
         kinds = {name.replace(" ", "_"): count for name, count in sorted(network.met.items())}
-        return played.outcome(network_faults=network.met.total(), completed_meanwhile=early, **kinds)
+        return played.outcome(
+            network_faults=network.met.total(),
+            completed_meanwhile=early,
+            takeovers=Tables(played.scene).events()["TAKEOVER"],
+            **kinds,
+        )

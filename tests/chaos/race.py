@@ -10,7 +10,6 @@ from tests.chaos.history import history
 from tests.chaos.stage import PATIENCE_S, Outcome, Prepare, Stage, nothing, stage, until
 from tests.chaos.traffic import undisturbed, writer
 from tests.chaos.verdict import Tables
-from tests.faults import BEGINNINGS
 from tests.kit import command
 from tools.faults import Forward
 from tools.wire import Answer, Call
@@ -66,12 +65,9 @@ def race(rounds: int, seed: int = 0, *, prepare: Prepare = nothing) -> Outcome:
             winners.append(one_round(played, runners, number + 1))
             if played.found:
                 break
-        rows = Tables(played.scene).control()
-        begun = Counter(
-            row["event"] for name, row in rows.items() if row.get("event") in BEGINNINGS and "#OPERATOR#" not in name
-        )
-        if begun.total() != len(winners) or begun["TAKEOVER"]:
-            played.found.append(f"{len(winners)} rounds are told as {dict(begun)}")
+        told = Tables(played.scene).events()
+        if told["STARTED"] + told["RESUMED"] != len(winners) or told["TAKEOVER"]:
+            played.found.append(f"{len(winners)} rounds are told as {dict(told)}")
         doubled = sum(count > 1 for count in winners)
         return played.outcome(race_rounds=len(winners), race_double_winners=doubled)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -80,7 +79,6 @@ class Stage:
     tomorrow: datetime
     seeded_view: list[verify.Row]
     found: list[str] = field(default_factory=list)
-    answers: Counter[str] = field(default_factory=Counter)
     workers: int = 0
     ticks: int = 0
 
@@ -117,7 +115,6 @@ class Stage:
 
     def heard(self, reply: Reply) -> None:
         """Note what an invocation came to; it may fail only as its messages do."""
-        self.answers[reply.error or reply.result["outcome"]] += 1
         if reply.error is not None and reply.error not in EXPECTED_ERRORS:
             self.found.append(f"an invocation raised {reply.error}: {reply.message}")
 
