@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from tests.chaos.stage import LEASE_S, PATIENCE_S, READ_TIMEOUT_S, SHORT, Outcome, Prepare, nothing, stage, until
+from tests.chaos.traffic import undisturbed, writer
 from tests.chaos.verdict import Tables
+from tests.faults import WRITERS
 from tools.faults import Fault, Forward, Stage, delay, drop_answer, drop_request, repeat
 from tools.wire import Answer, Call
 
@@ -31,11 +33,26 @@ def around(seconds: float) -> tuple[float, float]:
 LATE = {"a little late": (0.005, 0.15), "given up": around(READ_TIMEOUT_S), "taken over": around(LEASE_S)}
 """By how many seconds a message or its answer is late: at the longest, others have the lease when it comes."""
 
+CUT_OFF = 0.04
+"""How likely a holder is cut off for longer than its lease when it writes."""
+
 Made = Callable[[random.Random], Fault]
 
 
 def late(span: tuple[float, float], stage: Stage) -> Made:
     return lambda chance: delay(chance.uniform(*span), stage)
+
+
+def silent(stage: Stage) -> Fault:
+    """Nothing comes back, `before` or `after` the message is applied, until its sender has given up."""
+
+    def fault(call: Call, forward: Forward) -> Answer | None:
+        if stage == "after":
+            forward()
+        time.sleep(around(READ_TIMEOUT_S)[0])
+        return None
+
+    return fault
 
 
 KINDS: dict[str, Made] = {
@@ -46,7 +63,9 @@ KINDS: dict[str, Made] = {
     **{f"answer {name}": late(span, "after") for name, span in LATE.items()},
 }
 
-REPEATED_LATER = "repeated much later"
+LATER, OVERTAKEN, CUT = "repeated much later", "overtaken by a holder", "cut off"
+"""What takes more than one message: a copy later on, a request that arrives as soon as somebody has got the lease,
+and a sender of whom nothing gets through for a while."""
 
 
 class Network:
@@ -55,43 +74,86 @@ class Network:
     def __init__(self, chance: random.Random, again: Callable[[Call], None]) -> None:
         self.met: Counter[str] = Counter()
         self.copied: list[Call] = []
-        self.rate = RATE
+        self.calm = False
         self._chance = chance
         self._again = again
+        self._dark: dict[str, float] = {}
+        self._acquired: Counter[str] = Counter()
         self._under_way = 0
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
     def __call__(self, call: Call, forward: Forward) -> Answer | None:
-        with self._lock:
-            kind = self._chance.choice([*KINDS, REPEATED_LATER]) if self._chance.random() < self.rate else None
-            fault = KINDS[kind](self._chance) if kind in KINDS else None
-            later_s = self._chance.uniform(0.5, 2 * LEASE_S)
+        with self._changed:
+            kind = None if self.calm else self._kind(call)
+            fault = self._fault(kind)
             self._under_way += 1
         try:
-            if fault is not None:
-                return fault(call, forward)
-            answer = forward()
-            if kind == REPEATED_LATER:
-                threading.Thread(target=self._arrive, args=(call, later_s)).start()
-            return answer
+            return fault(call, lambda: self._forwarded(call, forward))
         finally:
-            with self._lock:
-                self.met.update([kind] if kind in KINDS else [])
-                self._under_way -= kind != REPEATED_LATER
+            self._arrived(kind)
 
-    def _arrive(self, call: Call, later_s: float) -> None:
-        time.sleep(later_s)
-        try:
-            self._again(call)
-        finally:
-            with self._lock:
+    def _kind(self, call: Call) -> str | None:
+        chance = self._chance
+        if writer(call) in WRITERS and chance.random() < CUT_OFF:
+            self._dark[call.caller] = time.monotonic() + chance.uniform(*LATE["taken over"])
+        if time.monotonic() < self._dark.get(call.caller, 0):
+            return chance.choice((CUT, OVERTAKEN))
+        return chance.choice([*KINDS, LATER, OVERTAKEN]) if chance.random() < RATE else None
+
+    def _fault(self, kind: str | None) -> Fault:
+        if kind == LATER:
+            return self._copied(self._chance.uniform(0.5, 2 * LEASE_S))
+        if kind == OVERTAKEN:
+            return self._overtaken
+        if kind == CUT:
+            return silent(self._chance.choice(("before", "after")))
+        return KINDS[kind](self._chance) if kind else undisturbed
+
+    def _forwarded(self, call: Call, forward: Forward) -> Answer | None:
+        answer = forward()
+        if writer(call) == "acquire" and answer is not None and answer.error is None:
+            with self._changed:
+                self._acquired[call.caller] += 1
+                self._changed.notify_all()
+        return answer
+
+    def _arrived(self, kind: str | None) -> None:
+        with self._changed:
+            self.met.update([kind] if kind else [])
+            self._under_way -= 1
+
+    def _overtaken(self, call: Call, forward: Forward) -> Answer | None:
+        """It arrives when somebody else has acquired since; if nobody does, as late as any."""
+
+        def by_others() -> int:
+            return self._acquired.total() - self._acquired[call.caller]
+
+        with self._changed:
+            before = by_others()
+            self._changed.wait_for(lambda: by_others() > before, LATE["taken over"][1])
+        return forward()
+
+    def _copied(self, later_s: float) -> Fault:
+        def arrive(call: Call) -> None:
+            time.sleep(later_s)
+            try:
+                self._again(call)
+            finally:
                 self.copied.append(call)
-                self.met[REPEATED_LATER] += 1
-                self._under_way -= 1
+                self._arrived(None)
+
+        def fault(call: Call, forward: Forward) -> Answer | None:
+            answer = forward()
+            with self._changed:
+                self._under_way += 1
+            threading.Thread(target=arrive, args=(call,)).start()
+            return answer
+
+        return fault
 
     def settle(self) -> None:
         """Nothing happens to messages any more, and none is under way."""
-        self.rate = 0.0
+        self.calm = True
         until(lambda: not self._under_way, "every message arrives")
 
 
