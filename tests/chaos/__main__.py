@@ -20,7 +20,7 @@ from tests.guarantees import record
 FULL: tuple[Callable[[int], Outcome], ...] = (
     partial(kills, 20),
     partial(race, 200),
-    partial(rough, 400, nights=40),
+    partial(rough, 400, nights=12),
     partial(stalls, 12),
 )
 """Each takes a seed."""
