@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo picture local test sweep soak rehearse check validate build invoke costs install lock clean
+.PHONY: help demo picture local test sweep soak chaos rehearse check validate build invoke costs install lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ sweep: $(DEV)  ## Disturb every AWS call in every way, and write the figures int
 
 soak: $(DEV)  ## Interleave real workers in 2,000 seeded orders (SEEDS=17 to replay one), and keep the figures
 	PYTHONPATH=src .venv/bin/python -m tests.simulator --write $(SEEDS)
+
+chaos: $(DEV) $(EMULATOR)  ## Race, freeze and kill real processes on a bad network, and keep the figures (minutes)
+	PYTHONPATH=src .venv/bin/python -m tests.chaos $(ARGS)
 
 rehearse: $(DEV) $(EMULATOR) $(WHEELS)  ## Deploy, kill, update, roll back and delete against the local emulator (needs python3.13, as sam build does)
 	@.venv/bin/python -m tools.interpreter > /dev/null

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.guarantees import record
 from tests.simulator import mutations
 from tests.simulator.population import Population
 from tests.simulator.simulation import simulate
-from tests.simulator.soak import told, write
+from tests.simulator.soak import told
 from tests.simulator.stage import Stage, stage
 
 SEEDS = 200
@@ -81,5 +82,5 @@ def test_a_failing_seed_prints_its_schedule_and_how_to_see_it_again(
 def test_the_figures_stand_beside_those_of_other_commands(tmp_path: Path) -> None:
     path = tmp_path / "guarantees.json"
     path.write_text('{"crash_points": 7, "seeds": 1}')
-    write(2000, 0, path)
+    record({"seeds": 2000, "seed_violations": 0}, path)
     assert json.loads(path.read_text()) == {"crash_points": 7, "seeds": 2000, "seed_violations": 0}

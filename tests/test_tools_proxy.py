@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import boto3
@@ -171,6 +173,16 @@ def test_the_repeat_of_an_applied_request_token_counts_once(proxied: Proxy, tabl
 
     assert [entry.replayed for entry in proxied.ledger.entries()] == [False, True]
     assert proxied.ledger.writes(table) == 1
+
+
+def test_a_request_that_its_caller_died_over_never_arrives(proxied: Proxy, table: str) -> None:
+    address = urlsplit(proxied.url)
+    with socket.create_connection((address.hostname, address.port), 10) as caller:
+        head = "POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\nContent-Length: 100\r\n\r\n"
+        caller.sendall(f'{head}{{"TableName": "{table}"'.encode())
+        caller.shutdown(socket.SHUT_WR)
+        assert caller.recv(1) == b""
+    assert proxied.ledger.entries() == []
 
 
 def test_a_lost_request_changes_nothing(proxied: Proxy, table: str, emulator_url: str) -> None:

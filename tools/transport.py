@@ -138,7 +138,11 @@ class _Connection(BaseHTTPRequestHandler):
             super().finish()
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # its caller died while it wrote: such a request never arrives
+            self.close_connection = True
+            return
         answer = self._handle(self.command, self.path, dict(self.headers.items()), body)
         if answer is None:
             self.close_connection = True

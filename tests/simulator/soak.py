@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import json
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import lru_cache
-from pathlib import Path
 
 from tests.simulator.simulation import simulate
 from tests.simulator.stage import Stage, stage
 
-GUARANTEES = Path(__file__).resolve().parents[2] / "docs" / "guarantees.json"
 BATCH = 10
 
 _KEPT = ExitStack()
@@ -48,10 +45,3 @@ def told(seed: int, stage: Stage) -> str:
     world = f"seed {seed}: {dict(played.population.settings)}"
     ending = [f"VIOLATION {one}" for one in played.violations] or ["no violation"]
     return "\n".join([world, *played.schedule, *ending, f"again: make soak SEEDS={seed}"])
-
-
-def write(seeds: int, broken: int, path: Path = GUARANTEES) -> None:
-    """Put both figures beside those that other commands measured."""
-    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    known |= {"seeds": seeds, "seed_violations": broken}
-    path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", "utf-8")

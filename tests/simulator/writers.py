@@ -30,11 +30,12 @@ def change(client: DynamoDBClient, ledger: Ledger, rng: Random, account_id: str,
             row = to_item({"status": status, "entitlements": wanted})
             client.put_item(TableName=ledger.tables["AccountsTable"], Item=key | row)
             wanted = wanted if status == "active" else {}
-        while not _written(client, ledger.tables["EntitlementsTable"], key, wanted):
+        while not written(client, ledger.tables["EntitlementsTable"], key, wanted):
             pass
 
 
-def _written(client: DynamoDBClient, table: str, key: dict[str, Any], wanted: dict[str, Any]) -> bool:
+def written(client: DynamoDBClient, table: str, key: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Change the view, on the version read; False when somebody else came in between."""
     found = client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
     version = from_item(found).get("version") if found else None
     condition = "version = :read" if version is not None else "attribute_not_exists(version)"

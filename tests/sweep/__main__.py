@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from pathlib import Path
 
+from tests.guarantees import record
 from tests.sweep.scenes import SCENES
 from tests.sweep.sweeping import Stride, Swept, sweep_number
-
-GUARANTEES = Path(__file__).parents[2] / "docs" / "guarantees.json"
 
 EVERY = Stride(points=1, pairs=7)
 
@@ -33,14 +30,8 @@ def main() -> int:
         f"{whole.points} points, {whole.pairs} of them pairs, {len(whole.differences)} differences "
         f"in {time.monotonic() - began:.0f} s"
     )
-    record(crash_points=whole.points, crash_differences=len(whole.differences))
+    record({"crash_points": whole.points, "crash_differences": len(whole.differences)})
     return 1 if whole.differences else 0
-
-
-def record(**figures: int) -> None:
-    """Write these figures; those that others measured stay."""
-    known = json.loads(GUARANTEES.read_text()) if GUARANTEES.exists() else {}
-    GUARANTEES.write_text(json.dumps({**known, **figures}, indent=2, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from reconciler import keys
 from reconciler.records import COMPLETED
+from reconciler.settings import Settings
 from tests.faults import BEGINNINGS
-from tests.world import World
+
+
+class Stored(Protocol):
+    """What the tables hold: a `World`, or the tables of processes that work elsewhere."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def control(self) -> dict[str, dict[str, Any]]:
+        """Every ControlTable row by sort key."""
+
+    def scan(self, table: str) -> list[dict[str, Any]]:
+        """Every row of a table, by its logical id."""
+
+    def view_checksum(self) -> str:
+        """That of the view as it stands."""
+
 
 STAMPS = {
     **dict.fromkeys(("generation", "token", "owner", "actor", "worker", "who"), "who did it, in which attempt"),
@@ -35,7 +52,7 @@ def kept(value: Any, without: Container[str] = STAMPS) -> Any:
     return [kept(inner, without) for inner in value] if isinstance(value, list) else value
 
 
-def lasting(world: World) -> dict[str, Any]:
+def lasting(world: Stored) -> dict[str, Any]:
     """Every row that lasts, without its stamps, by what it is; and how often each lasting event is told."""
     rows: dict[str, Any] = {f"view {row['account_id']}": kept(row) for row in world.scan("EntitlementsTable")}
     told: Counter[tuple[str, str, str]] = Counter()
@@ -59,7 +76,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], name: str =
     return found
 
 
-def inconsistencies(world: World, *, live_writer: bool) -> list[str]:
+def inconsistencies(world: Stored, *, live_writer: bool) -> list[str]:
     """What contradicts itself among run records, progress, leases, audit and view."""
     rows = world.control()
     audit = [row for sort_key, row in rows.items() if sort_key.startswith("AUDIT#")]
@@ -72,7 +89,7 @@ def inconsistencies(world: World, *, live_writer: bool) -> list[str]:
     ]
 
 
-def _generations(world: World, rows: Mapping[str, Any], audit: list[Any]) -> list[str]:
+def _generations(world: Stored, rows: Mapping[str, Any], audit: list[Any]) -> list[str]:
     """Every generation was given once, to one event, and a later event has a higher one."""
     found = []
     given: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -115,7 +132,7 @@ def _completions(rows: Mapping[str, Any], audit: list[Any]) -> list[str]:
     return found
 
 
-def _records(world: World, rows: Mapping[str, Any], live_writer: bool) -> list[str]:
+def _records(world: Stored, rows: Mapping[str, Any], live_writer: bool) -> list[str]:
     """Totals add up, progress says the same as the run record, and the newest checksum is that of the view."""
     found = []
     newest = ""
@@ -142,7 +159,7 @@ def _commands(audit: list[Any]) -> list[str]:
     return [f"{event_id} is told {count} times" for event_id, count in told.items() if count != 1]
 
 
-def _written(world: World) -> list[str]:
+def _written(world: Stored) -> list[str]:
     """Within a pass no account is written by a lower generation than one before it."""
     found = []
     highest: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -153,6 +170,6 @@ def _written(world: World) -> list[str]:
         if row["generation"] < highest[run]:
             found.append(f"{row['account_id']} was written at generation {row['generation']}, after {highest[run]}")
         highest[run] = max(highest[run], row["generation"])
-        if row["run_version"] > row["version"]:
+        if row.get("run_version", 0) > row["version"]:
             found.append(f"{row['account_id']} is at version {row['version']}, below the run's {row['run_version']}")
     return found
