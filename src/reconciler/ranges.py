@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.attempt import Attempt
 from reconciler.commit import Adopted, Committed, Conflicted, CounterMoved, Unstorable, commit
-from reconciler.diff import Decision, rejected, take_range
+from reconciler.decisions import Decision, rejected, take_range
 from reconciler.errors import GuardTripped
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding

@@ -1,18 +1,17 @@
-"""The source: what every account should have. Yours to replace by anything with the `read` of `merge.Side`.
+"""The source: what every account should have. Yours to replace by anything that keeps the contract of `merge.Side`.
 
 The sample reads a DynamoDB table keyed `segment`, `account_id` with the attributes `status` and `entitlements`;
-`http_source.py` reads somebody's REST interface.
+`http_source.py` reads somebody's REST interface. A source that also has the `read_by` of `reader.KnowsItsReader` is
+told, once for each attempt, who reads it and how long a read may wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from reconciler.invocation import Invocation
 from reconciler.keys import ACCOUNT_ID
-from reconciler.merge import Page, Side
+from reconciler.merge import Page
 from reconciler.tables import read_accounts
 
 
@@ -23,34 +22,6 @@ class SourceRecord:
     account_id: str
     status: object
     entitlements: object
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """On whose behalf a source is read.
-
-    `attempt` counts from 1 since the last progress. `backlog` tells that a newer interval is due already, or that a
-    person only looks. `patience_s` are the seconds that one read may wait now: a quarter of the lease, or what lease
-    and invocation still allow, 0 at least.
-    """
-
-    run_id: str
-    attempt: int
-    backlog: bool
-    patience_s: Callable[[], float]
-
-
-@runtime_checkable
-class KnowsItsReader(Protocol):
-    """A source that paces its requests, or tells its provider who asks; others need not know."""
-
-    def read_by(self, reader: Reader) -> Side[SourceRecord]:
-        """The source for one attempt."""
-
-
-def read_by(reader: Reader, source: Side[SourceRecord]) -> Side[SourceRecord]:
-    """The source as this reader reads it."""
-    return source.read_by(reader) if isinstance(source, KnowsItsReader) else source
 
 
 class AccountsTable:

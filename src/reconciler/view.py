@@ -12,39 +12,17 @@ from typing import TYPE_CHECKING
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
-from reconciler import clock
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.keys import ACCOUNT_ID, SEGMENT
 from reconciler.merge import Page
+from reconciler.stamp import Stamp, stamped
 from reconciler.tables import read_accounts
 from reconciler.transactions import Step, as_read, update
 
 if TYPE_CHECKING:
-    from reconciler.diff import Effect
+    from reconciler.decisions import Effect
     from reconciler.leases import Holding
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What a row says of the run that wrote it last, not checked either; None where it says nothing."""
-
-    run_id: object = None
-    run_version: object = None
-    generation: object = None
-    updated_at: object = None
-
-    @property
-    def written_at(self) -> str | None:
-        """`updated_at`, where it is a time as we write it."""
-        try:
-            return self.updated_at if isinstance(self.updated_at, str) and clock.parse_ms(self.updated_at) else None
-        except ValueError:
-            return None
-
-    @classmethod
-    def of(cls, row: Row) -> Stamp:
-        return cls(row.get("run_id"), row.get("run_version"), row.get("generation"), row.get("updated_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +33,11 @@ class ViewRow:
     entitlements: object
     version: object
     stamp: Stamp = field(default=Stamp(), compare=False)
+
+    @property
+    def content(self) -> object:
+        """What the row says: in the checksum, in a preview, and what an effect replaces."""
+        return self.entitlements
 
 
 class EntitlementsTable:
@@ -77,20 +60,11 @@ def effect_step(effect: Effect, holding: Holding, *, invocation: Invocation) -> 
     """Write one effect, on the condition that the row is what the decision was based on."""
     version = effect.row.version if effect.row else None
     assert version is None or isinstance(version, int)
-    written = (version or 0) + 1
     return update(
         "VIEW",
         invocation.settings.entitlements_table,
         {SEGMENT: holding.lease.segment, ACCOUNT_ID: effect.account_id},
-        set={
-            "entitlements": effect.entitlements,
-            "version": written,
-            "run_version": written,
-            "interval_id": holding.record.interval_id,
-            "run_id": holding.record.run_id,
-            "generation": holding.lease.generation,
-            "updated_at": clock.text(invocation.clock.now_ms()),
-        },
+        set={"entitlements": effect.content, **stamped((version or 0) + 1, holding, invocation.clock)},
         when=_unchanged(effect.row),
         account_id=effect.account_id,
     )

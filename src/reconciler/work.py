@@ -8,7 +8,8 @@ from reconciler import aws
 from reconciler.attempt import Attempt, Result, count_work, seconds_since
 from reconciler.commit import Adopted
 from reconciler.complete import complete
-from reconciler.diff import Decision, decide, take_range
+from reconciler.decisions import Decision, take_range
+from reconciler.diff import decide
 from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, SchemaTooNew, SourceWait, TransientFailure
 from reconciler.intervals import overtaken
 from reconciler.invocation import Invocation
@@ -16,10 +17,11 @@ from reconciler.leases import Holding
 from reconciler.merge import Side
 from reconciler.observability import count, logger
 from reconciler.ranges import commit_range
+from reconciler.reader import Reader, read_by
 from reconciler.records import COMPLETED, NEEDS_REPAIR, RunRecord
 from reconciler.release import Ending, end_attempt
 from reconciler.scan import Sides
-from reconciler.source import Reader, SourceRecord, read_by
+from reconciler.source import SourceRecord
 from reconciler.timing import check_range, patience_s
 from reconciler.view import ViewRow
 
