@@ -13,7 +13,7 @@ from reconciler import keys
 from reconciler.errors import SourceOrderError
 from reconciler.items import to_item
 from reconciler.merge import Page, Side
-from reconciler.source import AccountsTable, SourceRecord
+from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
 from tests.contract import EMPTY_AT_THE_END, EMPTY_BETWEEN, FIVE, PLAIN, SourceContract, ids, walk
 from tests.world import World
@@ -123,6 +123,11 @@ class Store:
     paging: str = PLAIN
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    account_id: str
+
+
 class Right:
     """A side that keeps the contract; each of those below breaks one part of it."""
 
@@ -136,13 +141,13 @@ class Right:
         held = self.held(segment)
         return [name for name in held if (after is None or name > after) and (upto is None or name <= upto)]
 
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Account]:
         found = self.within(segment, after, upto)
         if found and self.store.paging == EMPTY_BETWEEN and not (after or "").endswith("\x01"):
             return Page((), f"{after or ''}\x01")
         taken = found[:limit]
         on = len(taken) < len(found) or (taken and self.store.paging == EMPTY_AT_THE_END)
-        return Page(tuple(SourceRecord(name, "active", {}) for name in taken), taken[-1] if on else None)
+        return Page(tuple(Account(name) for name in taken), taken[-1] if on else None)
 
 
 class Shuffled(Right):
@@ -221,39 +226,39 @@ class AnotherSegmentsToo(Right):
 class Changed(Right):
     """Answers as the right side does, and then something is done to the answer."""
 
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Account]:
         return self.changed(super().read(segment, after=after, upto=upto, limit=limit), upto, limit)
 
-    def changed(self, page: Page[SourceRecord], upto: str | None, limit: int) -> Page[SourceRecord]:
+    def changed(self, page: Page[Account], upto: str | None, limit: int) -> Page[Account]:
         raise NotImplementedError
 
 
 class EndsAtAnEmptyPage(Changed):
-    def changed(self, page: Page[SourceRecord], upto: str | None, limit: int) -> Page[SourceRecord]:
+    def changed(self, page: Page[Account], upto: str | None, limit: int) -> Page[Account]:
         return page if page.rows else Page((), None)
 
 
 class EndsAtAShortPage(Changed):
-    def changed(self, page: Page[SourceRecord], upto: str | None, limit: int) -> Page[SourceRecord]:
+    def changed(self, page: Page[Account], upto: str | None, limit: int) -> Page[Account]:
         return page if len(page.rows) == limit else Page(page.rows, None)
 
 
 class NeverEnds(Right):
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Account]:
         page = super().read(segment, after=after, upto=upto, limit=limit)
         last = page.rows[-1].account_id if page.rows else after or ""
         return page if page.more_after or upto else Page(page.rows, f"{last}!")
 
 
 class AlwaysGivesThree(Right):
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Account]:
         return super().read(segment, after=after, upto=upto, limit=max(limit, 3))
 
 
 class GoesOnBehindTheRowThatItLeftOut(Right):
     """Reads one row more to know whether there is more, and goes on behind that one."""
 
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Account]:
         page = super().read(segment, after=after, upto=upto, limit=limit + 1)
         return Page(page.rows[:limit], page.more_after)
 
@@ -263,7 +268,7 @@ class KeepsItsCursor(Right):
 
     cursor: str | None = None
 
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Account]:
         page = super().read(segment, after=None if after is None else self.cursor, upto=upto, limit=limit)
         self.cursor = page.more_after
         return page
@@ -281,7 +286,7 @@ class KeepsWhatItRead(Right):
 
 
 class TakesNoOddBound(Right):
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Account]:
         for bound in (after, upto):
             if bound is not None and not 0 < len(bound.encode()) <= 1_024:
                 raise ValueError("no such id")

@@ -21,6 +21,7 @@ from reconciler.items import storable
 from reconciler.keys import unfit
 from reconciler.merge import Pair
 from reconciler.source import SourceRecord
+from reconciler.stamp import unfit_version
 from reconciler.view import ViewRow
 
 
@@ -51,10 +52,8 @@ def _unreadable(pair: Pair[SourceRecord, ViewRow]) -> str | None:
     if row is not None:
         if reason := _bad_entitlements(row.entitlements):
             return f"view {reason}"
-        if row.version is not None and (isinstance(row.version, bool) or not isinstance(row.version, int)):
-            return "view version is not a whole number"
-        if row.version is not None and not storable(row.version + 1):
-            return "view version cannot be raised"
+        if reason := unfit_version(row.version):
+            return f"view version {reason}"
     return None
 
 

@@ -1,6 +1,7 @@
-"""What a run leaves on every view row that it writes, so that a row tells which run that was, and who came after it.
+"""What every view row says of its version, and of the run that wrote it last, whatever else the row holds.
 
-`run_version` is the version that the run wrote.
+A row's `version` rises with every write, ours or a live writer's; rows that others made may lack it. `run_version` is
+the version that a run wrote, so a row tells whether somebody came after it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconciler import clock
-from reconciler.items import Row
+from reconciler.items import Row, storable
 
 if TYPE_CHECKING:
-    from reconciler.clock import Clock
+    from reconciler.invocation import Invocation
     from reconciler.leases import Holding
 
 
@@ -38,13 +39,29 @@ class Stamp:
         return cls(row.get("run_id"), row.get("run_version"), row.get("generation"), row.get("updated_at"))
 
 
-def stamped(version: int, holding: Holding, clock_: Clock) -> Row:
-    """The attributes of a row written by this holder, `version` included."""
+def version_of(row: Row) -> object:
+    """The version of a row as read; None only where it has none, so that NULL is a version too, if an unfit one."""
+    return "NULL" if row.get("version", 0) is None else row.get("version")
+
+
+def unfit_version(version: object) -> str | None:
+    """Why a row of this version cannot be written; None when it can."""
+    if version is None:
+        return None
+    if isinstance(version, bool) or not isinstance(version, int):
+        return "is not a whole number"
+    return None if storable(version + 1) else "cannot be raised"
+
+
+def stamped(version: object, holding: Holding, *, invocation: Invocation) -> Row:
+    """The attributes that an effect leaves on a row of that version (None: without one, or no row)."""
+    assert version is None or isinstance(version, int)
+    raised = (version or 0) + 1
     return {
-        "version": version,
-        "run_version": version,
+        "version": raised,
+        "run_version": raised,
         "interval_id": holding.record.interval_id,
         "run_id": holding.record.run_id,
         "generation": holding.lease.generation,
-        "updated_at": clock.text(clock_.now_ms()),
+        "updated_at": clock.text(invocation.clock.now_ms()),
     }

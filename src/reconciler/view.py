@@ -1,8 +1,8 @@
 """The view: what every account has, and how one effect is written to it. Yours to replace.
 
-Rows: `segment`, `account_id`, `entitlements`, `version`, `interval_id`, `run_id`, `run_version`, `generation`,
-`updated_at`. Live writers may write it too: the source first, then the view, raising `version` and setting
-`updated_at`. `run_version` is the version that the run wrote, so a row tells whether somebody came after it.
+Rows: `segment`, `account_id`, `entitlements`, and what `stamp.py` puts on them: `version`, `interval_id`, `run_id`,
+`run_version`, `generation`, `updated_at`. Live writers may write it too: the source first, then the view, raising
+`version` and setting `updated_at`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from reconciler.invocation import Invocation
-from reconciler.items import Row
 from reconciler.keys import ACCOUNT_ID, SEGMENT
 from reconciler.merge import Page
-from reconciler.stamp import Stamp, stamped
+from reconciler.stamp import Stamp, stamped, version_of
 from reconciler.tables import read_accounts
 from reconciler.transactions import Step, as_read, update
 
@@ -52,26 +51,21 @@ class EntitlementsTable:
         rows, more_after = read_accounts(
             table, segment, after=after, upto=upto, limit=limit, invocation=self._invocation
         )
-        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), _version(row), Stamp.of(row)) for row in rows)
+        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), version_of(row), Stamp.of(row)) for row in rows)
         return Page(tuple(view_rows), more_after)
 
 
 def effect_step(effect: Effect, holding: Holding, *, invocation: Invocation) -> Step:
     """Write one effect, on the condition that the row is what the decision was based on."""
     version = effect.row.version if effect.row else None
-    assert version is None or isinstance(version, int)
     return update(
         "VIEW",
         invocation.settings.entitlements_table,
         {SEGMENT: holding.lease.segment, ACCOUNT_ID: effect.account_id},
-        set={"entitlements": effect.content, **stamped((version or 0) + 1, holding, invocation.clock)},
+        set={"entitlements": effect.content, **stamped(version, holding, invocation=invocation)},
         when=_unchanged(effect.row),
         account_id=effect.account_id,
     )
-
-
-def _version(row: Row) -> object:
-    return "NULL" if row.get("version", 0) is None else row.get("version")
 
 
 def _unchanged(row: ViewRow | None) -> ConditionBase:
