@@ -16,6 +16,7 @@ from reconciler.merge import Page, Side
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
 from tests.contract import EMPTY_AT_THE_END, EMPTY_BETWEEN, FIVE, PLAIN, SourceContract, ids, walk
+from tests.test_field_ids import keys_as_dynamodb_takes_them
 from tests.world import World
 
 ALL = (PLAIN, EMPTY_BETWEEN, EMPTY_AT_THE_END)
@@ -37,6 +38,7 @@ class TableContract(SourceContract):
     def begin(self, world: World) -> None:
         self.world, self.held, self.paging = world, set[tuple[str, str]](), PLAIN
         events = world.client.meta.events
+        events.register("provide-client-params.dynamodb.Query", keys_as_dynamodb_takes_them)
         events.register("provide-client-params.dynamodb.Query", self._asked)
         events.register("after-call.dynamodb.Query", self._answered)
 
