@@ -91,7 +91,7 @@ def _without(part: Part, account_id: str | None) -> list[Part]:
     if account_id is None:
         middle = len(part.decisions) // 2
         return [replace(part, decisions=part.decisions[:middle]), replace(part, decisions=part.decisions[middle:])]
-    reason = "DynamoDB cannot store its entitlements"
+    reason = "DynamoDB cannot store its content"
     kept = [rejected(d, reason) if d.account_id == account_id else d for d in part.decisions]
     return [replace(part, decisions=kept)]
 
