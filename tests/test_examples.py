@@ -31,7 +31,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: str, cwd: Path) -> str:
-    done = subprocess.run(["bash", "-ec", command], cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(["bash", "-ec", command], cwd=cwd, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout[-8000:]}\n{done.stderr[-2000:]}"
     return done.stdout
 
