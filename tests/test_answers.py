@@ -576,9 +576,7 @@ def test_an_effect_refused_without_a_position_is_found_and_rejected_alone(either
     assert (result.outcome, result.accounts) == ("completed", 6)
     assert either.view() == AFTER | {name: {}}
     rejected = [row for row in either.audit() if row["event"] == "REJECTED"]
-    assert [(row["account_id"], row["reason"]) for row in rejected] == [
-        (name, "DynamoDB cannot store its entitlements")
-    ]
+    assert [(row["account_id"], row["reason"]) for row in rejected] == [(name, "DynamoDB cannot store its content")]
     assert either.interval()["checksum"] == either.view_checksum()
 
 

@@ -16,7 +16,8 @@ from reconciler.acquire import acquire
 from reconciler.checksum import MODULUS, digest, hex_text
 from reconciler.commit import Adopted, Committed, commit
 from reconciler.complete import Completed, complete
-from reconciler.diff import Decision, decide
+from reconciler.decisions import Decision
+from reconciler.diff import decide
 from reconciler.errors import LeaseLost
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.checksum import canonical, digest, hex_text
-from reconciler.diff import MAX_BYTES, MAX_EFFECTS, Decision, decide, rejected, take_range, totals
+from reconciler.decisions import MAX_BYTES, MAX_EFFECTS, Decision, rejected, take_range, totals
+from reconciler.diff import decide
 from reconciler.errors import SourceOrderError
 from reconciler.merge import Buffer, Page, Pair, merge
 from reconciler.scan import Sides
@@ -187,7 +188,7 @@ def test_what_an_account_needs(
 ) -> None:
     decided = decide(Pair("a", source, view))
     assert decided.rejection is None
-    assert (decided.effect and (decided.effect.kind, decided.effect.entitlements)) == decision
+    assert (decided.effect and (decided.effect.kind, decided.effect.content)) == decision
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,7 @@ def test_a_range_is_never_empty_never_too_much_and_never_smaller_than_it_must_be
 
 def fits(decisions: Sequence[Decision]) -> bool:
     actions = 2 + any(decision.revokes for decision in decisions) + sum(decision.writes for decision in decisions)
-    texts = [canonical(d.effect.entitlements) for d in decisions if d.effect]
+    texts = [canonical(d.effect.content) for d in decisions if d.effect]
     conditions = [
         canonical(d.pair.row.entitlements) for d in decisions if d.effect and d.pair.row and not d.pair.row.version
     ]

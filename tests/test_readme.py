@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from reconciler.due import SKIPS_A_TICK
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +27,17 @@ def test_every_make_target_and_every_module_of_the_readme_exists() -> None:
     assert {"demo", "test", "invoke"} <= targets <= set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
     modules = set(re.findall(r"`(?:src/reconciler/)?(\w+\.py)`", README))
     assert modules <= {path.name for path in (ROOT / "src/reconciler").glob("*.py")}
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/operations.md", "docs/adapting.md"])
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(name: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", (ROOT / name).read_text("utf-8"))
+    for path, anchor in links:
+        target = (ROOT / name).parent / path if path else ROOT / name
+        assert target.exists(), path
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}, anchor
 
 
 def test_the_bound_of_a_tick_is_the_one_of_the_code() -> None:

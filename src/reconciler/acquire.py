@@ -29,7 +29,7 @@ NOT_PAUSED: ConditionBase = Attr(PARTITION_KEY).exists() & Attr("pause").not_exi
 
 @dataclass(frozen=True, slots=True)
 class NotAcquired:
-    """Why a segment cannot run now: `held`, `backoff`, `done` or `moved`; until when, where that is known."""
+    """Why a segment cannot run now: `held`, `backoff`, `source`, `done` or `moved`; until when, where that is known."""
 
     why: str
     until_ms: int | None = None
@@ -54,7 +54,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
     prior = progress.attempts_in(record.rerun)
     waits = progress.next_attempt_at_ms if progress.rerun == record.rerun else None
     if prior < settings.max_attempts and waits is not None and waits > now_ms:
-        return NotAcquired("backoff", waits)
+        return NotAcquired("source" if progress.waits_for_source else "backoff", waits)
 
     event = "TAKEOVER" if lease.owner else "RESUMED" if progress.exists else "STARTED"
     renewal = Renewal.now(invocation)
@@ -65,6 +65,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
         progress,
         attempts=prior + 1,
         next_attempt_at_ms=now_ms + backoff_ms(prior + 1, settings),
+        waits_for_source=False,
         rerun=record.rerun,
         exists=True,
     )
@@ -112,6 +113,7 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
                 "attempts": counted.attempts,
                 "next_attempt_at_ms": counted.next_attempt_at_ms,
             },
+            remove=("waits_for_source",),
             when=_untouched(progress),
         ),
         audit(

@@ -13,7 +13,7 @@ from boto3.dynamodb.conditions import Attr
 
 from reconciler import clock, keys
 from reconciler.audit import audit
-from reconciler.diff import Decision, totals
+from reconciler.decisions import Decision, totals
 from reconciler.errors import LeaseLost, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.items import Row

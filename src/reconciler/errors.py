@@ -14,6 +14,7 @@ ReconcilerError
 │   └── Paused                an operator or the revocation guard paused the job
 ├── OutOfTime           the invocation has no time for one more call: a clean yield
 ├── TransientFailure    AWS did not answer, or throttled: the attempt is given back, the next tick retries
+├── SourceWait          the source asks for a pause that no lease is held for: a clean yield until then
 ├── GuardTripped        too many revocations: the job pauses itself and waits for a person
 └── SourceOrderError    a source or view broke its contract: the attempt fails
 """
@@ -92,6 +93,14 @@ class OutOfTime(ReconcilerError):
 
 class TransientFailure(ReconcilerError):
     """AWS throttled, failed or did not answer within the retries; the cause is chained."""
+
+
+class SourceWait(ReconcilerError):
+    """The source is not to be read for `seconds`: longer than a lease is held, or than there is time."""
+
+    def __init__(self, seconds: float, why: str) -> None:
+        super().__init__(f"the source is to be left alone for {seconds:.1f} s: {why}")
+        self.seconds = seconds
 
 
 class GuardTripped(ReconcilerError):

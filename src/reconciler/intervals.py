@@ -50,6 +50,11 @@ class Calendar:
         return span(open_from, self.first_after(until_ms))
 
 
+def overtaken(interval_id: str, now_ms: int, settings: Settings) -> bool:
+    """Whether a newer interval is due already."""
+    return next_id(interval_id) < Calendar.of(settings).first_after(now_ms)
+
+
 EXPIRED = "never started, and older than the catch-up window"
 SUPERSEDED = "never started, and superseded by a newer interval"
 

@@ -64,6 +64,15 @@ def run_id(job: str, interval_id: str, pass_no: int) -> str:
     return f"{job}/{interval_id}/{pass_no}"
 
 
+def unfit(account_id: str) -> str | None:
+    """Why no row can have this id; None when one can."""
+    if not account_id:
+        return "is empty"
+    if len(account_id.encode("utf-8", "surrogatepass")) > MAX_ACCOUNT_ID_BYTES:
+        return f"is longer than {MAX_ACCOUNT_ID_BYTES} bytes"
+    return None
+
+
 def floor(account_id: str) -> str:
     """The greatest sort key DynamoDB can store that is not above the id; "" when there is none.
 

@@ -54,14 +54,28 @@ class Page(Generic[Row]):
 
 
 class Side(Protocol[RowOut]):
-    """Accounts in order, by UTF-8 bytes of their id: the contract of the source and of the view."""
+    """Accounts in order: the contract of the source and of the view. `tests/contract.py` holds an implementation to it.
+
+    The order is that of the UTF-8 bytes of `account_id`: no collation, no number sense, no normalisation. Ids that
+    differ in one byte are two accounts. A segment's accounts are those for which `keys.segment_of` says so.
+    """
 
     def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[RowOut]:
-        """Up to `limit` rows of a segment with after < account_id <= upto; None means unbounded.
+        """At most `limit` rows, the first ones of a segment with after < account_id <= upto; None means unbounded.
 
-        `Page.more_after` is None only when the bounds hold no more; a page may be empty and still go on. May be
-        called again from any point, also from an id that is gone. Raises TransientFailure when it cannot answer now.
-        Whatever it raises is logged with its message, which therefore holds no payload.
+        Nothing is remembered between calls: any bounds may be asked for at any time, any number of times. Neither bound
+        need be the id of an account: it may be gone, empty, or longer than an id can be.
+
+        The end is `Page.more_after` None: the bounds held no more when this was read. Nothing else is: a page may be
+        short, or empty, and go on, and what it goes on to may turn out to hold nothing. Otherwise `more_after` lies
+        above `after`, not below the last row and not beyond `upto`, and no account between them was left out.
+
+        Rows are as they stand when they are asked for, or later, never kept from an earlier call: a source row must
+        not be older than the view rows it is judged against.
+
+        Raises TransientFailure when there is no answer now, and SourceWait instead of waiting longer than its reader
+        has patience: both give the attempt back. OutOfTime ends it cleanly. Anything else is a failed attempt, and
+        `max_attempts` of them without progress need repair. Errors are logged with their message: no payload in it.
         """
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from reconciler import control, keys
 from reconciler.checksum import canonical
 from reconciler.commands import Command
-from reconciler.diff import Decision, decide, totals
+from reconciler.decisions import Decision, totals
+from reconciler.diff import decide
 from reconciler.errors import OutOfTime
 from reconciler.invocation import Invocation
 from reconciler.items import Row
@@ -117,8 +118,8 @@ def _row(decision: Decision) -> Row:
     return {
         "account_id": decision.account_id,
         "what": effect.kind if effect else "rejected",
-        "before": None if row is None else canonical(row.entitlements),
-        "after": None if effect is None else canonical(effect.entitlements),
+        "before": None if row is None else canonical(row.content),
+        "after": None if effect is None else canonical(effect.content),
         "reason": decision.rejection,
     }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.attempt import Attempt
 from reconciler.commit import Adopted, Committed, Conflicted, CounterMoved, Unstorable, commit
-from reconciler.diff import Decision, rejected, take_range
+from reconciler.decisions import Decision, rejected, take_range
 from reconciler.errors import GuardTripped
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
@@ -91,7 +91,7 @@ def _without(part: Part, account_id: str | None) -> list[Part]:
     if account_id is None:
         middle = len(part.decisions) // 2
         return [replace(part, decisions=part.decisions[:middle]), replace(part, decisions=part.decisions[middle:])]
-    reason = "DynamoDB cannot store its entitlements"
+    reason = "DynamoDB cannot store its content"
     kept = [rejected(d, reason) if d.account_id == account_id else d for d in part.decisions]
     return [replace(part, decisions=kept)]
 

@@ -114,6 +114,7 @@ class Progress:
     checkpoint: str | None = None
     attempts: int = 0
     next_attempt_at_ms: int | None = None
+    waits_for_source: bool = False
     rerun: int = 0
     done: bool = False
     exists: bool = False
@@ -126,6 +127,7 @@ class Progress:
             checkpoint=checkpoint,
             attempts=attribute(row, "attempts", int),
             next_attempt_at_ms=attribute(row, "next_attempt_at_ms", int, optional=True),
+            waits_for_source=attribute(row, "waits_for_source", bool, optional=True) is True,
             rerun=attribute(row, "rerun", int),
             done=attribute(row, "done", bool),
             exists=True,
@@ -141,6 +143,7 @@ class Progress:
             checkpoint=checkpoint,
             attempts=0,
             next_attempt_at_ms=None,
+            waits_for_source=False,
             rerun=rerun,
             exists=True,
         )

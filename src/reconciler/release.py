@@ -39,13 +39,14 @@ class Ending:
     """How an attempt ends; `outcome` is one of EVENTS.
 
     `counts` is False for a clean yield and for a transient AWS error: they give the attempt back. `waits` keeps the
-    next attempt away for the backoff.
+    next attempt away for the backoff, `source_wait_s` for as long as the source asked.
     """
 
     outcome: str
     reason: str
     counts: bool = False
     waits: bool = False
+    source_wait_s: float | None = None
 
     @property
     def event(self) -> str:
@@ -117,7 +118,10 @@ def _ending_steps(
     record, segment = holding.record, holding.lease.segment
     attempts = holding.progress.attempts if ending.counts else max(0, holding.progress.attempts - 1)
     next_attempt: Row = {}
-    if ending.waits:
+    if ending.source_wait_s is not None:
+        next_attempt = {"next_attempt_at_ms": invocation.clock.now_ms() + round(ending.source_wait_s * 1000)}
+        next_attempt["waits_for_source"] = True
+    elif ending.waits:
         wait_ms = backoff_ms(max(1, attempts), invocation.settings)
         next_attempt = {"next_attempt_at_ms": invocation.clock.now_ms() + wait_ms}
     pause_no = None

@@ -24,10 +24,12 @@ from reconciler.triggers import Trigger
 from reconciler.work import Job, keep_first, work
 
 GOES_ON = ("completed", "delayed", "waiting", "moved", "paused", "needs_repair", "failed")
-"""Outcomes of one segment after which the invocation looks for more to do."""
+"""Outcomes of one segment after which the invocation looks for more to do; while one waits for the source, none does."""
 
-CAUSES = {"delayed": "lease_held", "waiting": "backoff"}
+CAUSES = {"delayed": "lease_held", "waiting": "backoff", "source_waits": "source"}
 """Outcomes that delay an interval when no segment of it has another, and the cause that is recorded."""
+
+WAITS = {"backoff": "waiting", "source": "source_waits"}
 
 
 def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
@@ -93,6 +95,8 @@ def work_on(record: RunRecord, job: Job, failures: list[Exception], invocation: 
         for segment in record.unfinished:
             result, record = work_on_segment(record, segment, job, failures, invocation)
             results.append(result)
+            if result.outcome == "source_waits":
+                wait(record, CAUSES[result.outcome], invocation)
             if result.outcome not in GOES_ON or record.state not in RUNNABLE:
                 return results
         if all(result.outcome in CAUSES for result in results):
@@ -116,7 +120,7 @@ def work_on_segment(
             if isinstance(acquired, Holding):
                 count_start(record, acquired, invocation)
                 return work(acquired, job, failures, invocation)
-            if acquired.why in ("held", "backoff"):
+            if acquired.why in ("held", "backoff", "source"):
                 return replace(result, **_why_not(acquired, segment)), record
             record = read_interval(record.interval_id, invocation=invocation)
             if acquired.why == "done" and segment in record.unfinished:
@@ -138,8 +142,8 @@ def work_on_segment(
 
 def _why_not(refused: NotAcquired, segment: str) -> dict[str, Any]:
     """What to answer for a segment that another holds, or that waits for its next attempt."""
-    if refused.why == "backoff":
-        return {"outcome": "waiting"}
+    if refused.why in WAITS:
+        return {"outcome": WAITS[refused.why]}
     count("LeaseContended")
     held_until = None if refused.until_ms is None else clock.text(refused.until_ms)
     logger.info("segment held by another", owner=refused.owner, held_until=held_until, segment=segment)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.diff import Decision, decide
+from reconciler.decisions import Decision
+from reconciler.diff import decide
 from reconciler.invocation import Invocation
 from reconciler.merge import Buffer, Pair, Row, Side, merge
 from reconciler.source import SourceRecord

@@ -6,12 +6,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import urlsplit
 
 from reconciler.errors import SettingsError
 
 
 def _text() -> Any:
     return field(metadata={"kind": str})
+
+
+def _optional() -> Any:
+    return field(default="", metadata={"kind": str, "optional": True})
 
 
 def _choice(*values: str) -> Any:
@@ -26,8 +31,13 @@ def _seconds(low: float, high: float) -> Any:
     return field(metadata={"kind": float, "low": low, "high": high})
 
 
+DYNAMODB, HTTP = "dynamodb", "http"
+"""Where the source is: the AccountsTable, or a provider's REST interface at `source_url`."""
+
 EACH, LATEST = "each", "latest"
 """Catch-up policies: run every missed interval, or only the newest one."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 POWERTOOLS = ("POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 """Read by Powertools itself, which would emit under another name that no alarm looks at."""
@@ -64,13 +74,39 @@ class Settings:
     connect_timeout_seconds: float = _seconds(0.05, 60)
     read_timeout_seconds: float = _seconds(0.05, 60)
     sdk_max_attempts: int = _whole(1, 10)
+    source: str = _choice(DYNAMODB, HTTP)
+    source_url: str = _optional()
+    source_token_secret: str = _optional()
+    source_requests_per_second: float = _seconds(0.001, 10_000)
+    backfill_requests_per_second: float = _seconds(0.001, 10_000)
 
     def __post_init__(self) -> None:
+        if self.source == HTTP:
+            self._check_http()
         if self.lease_seconds <= 3 * self.call_budget_s + self.slack_s:
             raise SettingsError(
                 f"LEASE_SECONDS is {self.lease_seconds:g}, but three call budgets of {self.call_budget_s:g} s and "
                 f"{self.slack_s:g} s of slack must fit into a lease: raise it, or lower CONNECT_TIMEOUT_SECONDS, "
                 "READ_TIMEOUT_SECONDS or SDK_MAX_ATTEMPTS"
+            )
+
+    def _check_http(self) -> None:
+        if not self.source_url:
+            raise SettingsError("SOURCE_URL is not set, but SOURCE is http")
+        url = urlsplit(self.source_url)
+        if not (url.hostname and (url.scheme == "https" or (url.scheme == "http" and url.hostname in LOOPBACK))):
+            raise SettingsError(
+                f"SOURCE_URL is {self.source_url!r}, but must be https://<host>… (http for loopback only)"
+            )
+        if url.username or url.query or url.fragment:
+            raise SettingsError(
+                "SOURCE_URL must have no user, query or fragment: a token belongs into SOURCE_TOKEN_SECRET"
+            )
+        slowest = min(self.source_requests_per_second, self.backfill_requests_per_second)
+        if self.segment_count / slowest > self.lease_seconds / 4:
+            raise SettingsError(
+                f"one request in {self.segment_count / slowest:g} s for each segment is more than a quarter of the lease: "
+                "raise SOURCE_REQUESTS_PER_SECOND, BACKFILL_REQUESTS_PER_SECOND or LEASE_SECONDS"
             )
 
     @classmethod
@@ -112,6 +148,8 @@ class Settings:
 def _read(source: Mapping[str, str], name: str, rule: Mapping[str, Any]) -> Any:
     raw = source.get(name, "").strip()
     if not raw:
+        if rule.get("optional"):
+            return ""
         raise SettingsError(f"{name} is not set")
     kind = rule["kind"]
     if kind is str:

@@ -1,6 +1,8 @@
-"""The source: what every account should have. Yours to replace by anything with the `read` of `merge.Side`.
+"""The source: what every account should have. Yours to replace by anything that keeps the contract of `merge.Side`.
 
-The sample reads a DynamoDB table keyed `segment`, `account_id` with the attributes `status` and `entitlements`.
+The sample reads a DynamoDB table keyed `segment`, `account_id` with the attributes `status` and `entitlements`;
+`http_source.py` reads somebody's REST interface. A source that also has the `read_by` of `reader.KnowsItsReader` is
+told, once for each attempt, who reads it and how long a read may wait.
 """
 
 from __future__ import annotations

@@ -25,3 +25,12 @@ def check_range(attempt: Attempt, *, invocation: Invocation) -> None:
         raise OutOfTime(f"the lease was renewed {age_s:.1f} s ago; no range is started after {usable_s:.1f} s")
     check_invocation(invocation, attempt.slowest_range_s)
     attempt.began_range = True
+
+
+def patience_s(attempt: Attempt, invocation: Invocation) -> float:
+    """How many seconds a read of the source may wait, so that it, the commit and the end of the attempt still fit."""
+    settings = invocation.settings
+    after_it_s = 2 * settings.call_budget_s + settings.slack_s
+    lease_s = settings.lease_seconds - attempt.holding.renewal.age_s(invocation) - after_it_s
+    time_s = invocation.remaining_s - settings.call_budget_s - after_it_s
+    return max(0.0, min(settings.lease_seconds / 4, lease_s, time_s))

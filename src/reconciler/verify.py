@@ -33,7 +33,7 @@ def verify(command: Command, job: Job, invocation: Invocation) -> Deed:
     for segment in keys.segments(record.segment_count):
         for view_row in every_row(job.view, segment, invocation=invocation):
             rows += 1
-            total += digest(view_row.account_id, view_row.entitlements)
+            total += digest(view_row.account_id, view_row.content)
             if by := touched_by(view_row, record):
                 touched += 1
                 first.add({"account_id": view_row.account_id, "by": by, "updated_at": view_row.stamp.written_at})

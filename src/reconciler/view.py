@@ -1,8 +1,8 @@
 """The view: what every account has, and how one effect is written to it. Yours to replace.
 
-Rows: `segment`, `account_id`, `entitlements`, `version`, `interval_id`, `run_id`, `run_version`, `generation`,
-`updated_at`. Live writers may write it too: the source first, then the view, raising `version` and setting
-`updated_at`. `run_version` is the version that the run wrote, so a row tells whether somebody came after it.
+Rows: `segment`, `account_id`, `entitlements`, and what `stamp.py` puts on them: `version`, `interval_id`, `run_id`,
+`run_version`, `generation`, `updated_at`. Live writers may write it too: the source first, then the view, raising
+`version` and setting `updated_at`.
 """
 
 from __future__ import annotations
@@ -12,39 +12,16 @@ from typing import TYPE_CHECKING
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
-from reconciler import clock
 from reconciler.invocation import Invocation
-from reconciler.items import Row
 from reconciler.keys import ACCOUNT_ID, SEGMENT
 from reconciler.merge import Page
+from reconciler.stamp import Stamp, stamped, version_of
 from reconciler.tables import read_accounts
 from reconciler.transactions import Step, as_read, update
 
 if TYPE_CHECKING:
-    from reconciler.diff import Effect
+    from reconciler.decisions import Effect
     from reconciler.leases import Holding
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What a row says of the run that wrote it last, not checked either; None where it says nothing."""
-
-    run_id: object = None
-    run_version: object = None
-    generation: object = None
-    updated_at: object = None
-
-    @property
-    def written_at(self) -> str | None:
-        """`updated_at`, where it is a time as we write it."""
-        try:
-            return self.updated_at if isinstance(self.updated_at, str) and clock.parse_ms(self.updated_at) else None
-        except ValueError:
-            return None
-
-    @classmethod
-    def of(cls, row: Row) -> Stamp:
-        return cls(row.get("run_id"), row.get("run_version"), row.get("generation"), row.get("updated_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +32,11 @@ class ViewRow:
     entitlements: object
     version: object
     stamp: Stamp = field(default=Stamp(), compare=False)
+
+    @property
+    def content(self) -> object:
+        """What the row says: in the checksum, in a preview, and what an effect replaces."""
+        return self.entitlements
 
 
 class EntitlementsTable:
@@ -69,35 +51,21 @@ class EntitlementsTable:
         rows, more_after = read_accounts(
             table, segment, after=after, upto=upto, limit=limit, invocation=self._invocation
         )
-        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), _version(row), Stamp.of(row)) for row in rows)
+        view_rows = (ViewRow(row[ACCOUNT_ID], row.get("entitlements"), version_of(row), Stamp.of(row)) for row in rows)
         return Page(tuple(view_rows), more_after)
 
 
 def effect_step(effect: Effect, holding: Holding, *, invocation: Invocation) -> Step:
     """Write one effect, on the condition that the row is what the decision was based on."""
     version = effect.row.version if effect.row else None
-    assert version is None or isinstance(version, int)
-    written = (version or 0) + 1
     return update(
         "VIEW",
         invocation.settings.entitlements_table,
         {SEGMENT: holding.lease.segment, ACCOUNT_ID: effect.account_id},
-        set={
-            "entitlements": effect.entitlements,
-            "version": written,
-            "run_version": written,
-            "interval_id": holding.record.interval_id,
-            "run_id": holding.record.run_id,
-            "generation": holding.lease.generation,
-            "updated_at": clock.text(invocation.clock.now_ms()),
-        },
+        set={"entitlements": effect.content, **stamped(version, holding, invocation=invocation)},
         when=_unchanged(effect.row),
         account_id=effect.account_id,
     )
-
-
-def _version(row: Row) -> object:
-    return "NULL" if row.get("version", 0) is None else row.get("version")
 
 
 def _unchanged(row: ViewRow | None) -> ConditionBase:

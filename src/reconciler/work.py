@@ -8,18 +8,21 @@ from reconciler import aws
 from reconciler.attempt import Attempt, Result, count_work, seconds_since
 from reconciler.commit import Adopted
 from reconciler.complete import complete
-from reconciler.diff import Decision, decide, take_range
-from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, SchemaTooNew, TransientFailure
+from reconciler.decisions import Decision, take_range
+from reconciler.diff import decide
+from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, SchemaTooNew, SourceWait, TransientFailure
+from reconciler.intervals import overtaken
 from reconciler.invocation import Invocation
 from reconciler.leases import Holding
 from reconciler.merge import Side
 from reconciler.observability import count, logger
 from reconciler.ranges import commit_range
+from reconciler.reader import Reader, read_by
 from reconciler.records import COMPLETED, NEEDS_REPAIR, RunRecord
 from reconciler.release import Ending, end_attempt
 from reconciler.scan import Sides
 from reconciler.source import SourceRecord
-from reconciler.timing import check_range
+from reconciler.timing import check_range, patience_s
 from reconciler.view import ViewRow
 
 SHRINK = 16
@@ -67,7 +70,9 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
     holding = attempt.holding
     if holding.prior_attempts >= settings.max_attempts:
         return stop(attempt, Ending("needs_repair", f"{holding.prior_attempts} attempts without progress"), invocation)
-    sides = Sides(job.source, job.view, holding.lease.segment, settings.page_size)
+    backlog = overtaken(holding.record.interval_id, invocation.clock.now_ms(), settings)
+    reader = Reader(holding.record.run_id, holding.prior_attempts + 1, backlog, lambda: patience_s(attempt, invocation))
+    sides = Sides(read_by(reader, job.source), job.view, holding.lease.segment, settings.page_size)
     size = max(1, settings.range_size // SHRINK**holding.prior_attempts)
     try:
         while True:
@@ -81,6 +86,8 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
     except OutOfTime as time_up:
         too_slow = attempt.began_range and not attempt.holding.ranges
         return stop(attempt, Ending("yielded", str(time_up), counts=too_slow, waits=too_slow), invocation)
+    except SourceWait as wait:
+        return stop(attempt, Ending("yielded", str(wait), source_wait_s=wait.seconds), invocation)
     except GuardTripped as tripped:
         logger.error("revocation guard tripped", reason=str(tripped))
         try:
