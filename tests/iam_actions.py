@@ -32,7 +32,7 @@ OPERATIONS_ONLY = {
 }
 """Authorized by an action of another name: a transaction by what its items do."""
 
-SERVICES = ("dynamodb", "ec2", "kms", "lambda", "logs", "sns", "sqs", "sts", "xray")
+SERVICES = ("dynamodb", "ec2", "kms", "lambda", "logs", "secretsmanager", "sns", "sqs", "sts", "xray")
 """Services whose prefix is the name of their model; another one is added here when the template grants it."""
 
 CONDITION_KEYS = {"aws:SourceAccount", "kms:ViaService", "lambda:SourceFunctionArn"}

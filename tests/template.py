@@ -69,6 +69,14 @@ def resolve(value: Any, template: Template = TEMPLATE, /, **parameters: str) -> 
                 return known[name]
             case {"Fn::Sub": str(text)}:
                 return re.sub(r"\$\{([\w:]+)\}", lambda found: known.get(found[1], found[0]), text)
+            case {"Fn::Sub": [str(text), dict(named)]}:
+                for name, part in named.items():
+                    text = text.replace(f"${{{name}}}", str(inner(part)))
+                return inner({"Fn::Sub": text})
+            case {"Fn::Select": [int(index), parts]}:
+                return inner(parts)[index]
+            case {"Condition": str(name)} if len(value) == 1:
+                return inner(template["Conditions"][name])
             case {"Fn::If": [condition, yes, no]}:
                 return inner(yes if inner(template["Conditions"][condition]) else no)
             case {"Fn::Equals": [left, right]}:

@@ -14,7 +14,7 @@ from zoneinfo import available_timezones
 from reconciler import keys
 from tests.iam_actions import CONDITION_KEYS, exists
 from tests.schedule_grammar import wrong_with
-from tests.template import Resources, Template, expand, listed, of_type, references, resolve
+from tests.template import NO_VALUE, Resources, Template, expand, listed, of_type, references, resolve
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 KEPT = {"ControlTable", "AccountsTable", "EntitlementsTable"}
@@ -102,13 +102,17 @@ def functions(template: Template, resources: Resources) -> Problems:
 
 
 def statements(resources: Resources) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every statement of every policy document, with where it stands."""
+    """Every statement of every policy document, with where it stands, whatever it depends on."""
+
+    def stated(statement: dict[str, Any]) -> list[dict[str, Any]]:
+        return [one for one in statement["Fn::If"][1:] if one != NO_VALUE] if "Fn::If" in statement else [statement]
 
     def within(where: str, value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if isinstance(value, dict):
             for name, part in value.items():
                 if name == "Statement":
-                    yield from ((f"{where}.{statement.get('Sid', 'Statement')}", statement) for statement in part)
+                    every = (one for statement in part for one in stated(statement))
+                    yield from ((f"{where}.{one.get('Sid', 'Statement')}", one) for one in every)
                 else:
                     yield from within(where, part)
         elif isinstance(value, list):

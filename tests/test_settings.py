@@ -12,12 +12,13 @@ import pytest
 
 from reconciler import app
 from reconciler.errors import SettingsError
-from reconciler.settings import POWERTOOLS, Settings
+from reconciler.settings import DYNAMODB, HTTP, POWERTOOLS, Settings
 from tests.kit import environ, everything, lambda_context, watched
 from tests.world import World, event
 
-NAMES = [*POWERTOOLS, *(field.name.upper() for field in fields(Settings))]
+REQUIRED = [*POWERTOOLS, *(field.name.upper() for field in fields(Settings) if "optional" not in field.metadata)]
 ENVIRON = environ()
+PROVIDER = {"SOURCE": HTTP, "SOURCE_URL": "https://provider.example/v1"}
 
 
 def given(**changes: str) -> Settings:
@@ -33,11 +34,35 @@ def test_the_template_gives_every_setting() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "  "], ids=["missing", "empty", "blank"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", REQUIRED)
 def test_a_variable_that_is_not_set_is_named(name: str, value: str | None) -> None:
-    changed = {**ENVIRON, name: value}
     with pytest.raises(SettingsError, match=rf"^{name} is not set$"):
-        Settings.from_env({name: value for name, value in changed.items() if value is not None})
+        without(name, value)
+
+
+def without(name: str, value: str | None, **given: str) -> Settings:
+    changed = {**ENVIRON, **given, name: value}
+    return Settings.from_env({name: value for name, value in changed.items() if value is not None})
+
+
+@pytest.mark.parametrize("value", [None, "", "  "], ids=["missing", "empty", "blank"])
+@pytest.mark.parametrize(
+    ("source", "needs", "may_lack"),
+    [
+        (DYNAMODB, {"ACCOUNTS_TABLE"}, {"SOURCE_URL", "SOURCE_TOKEN_SECRET"}),
+        (HTTP, {"SOURCE_URL"}, {"ACCOUNTS_TABLE", "SOURCE_TOKEN_SECRET"}),
+    ],
+)
+def test_a_source_needs_what_it_reads_and_nothing_of_the_other(
+    source: str, needs: set[str], may_lack: set[str], value: str | None
+) -> None:
+    given = PROVIDER | {"SOURCE": source}
+    for name in needs:
+        with pytest.raises(SettingsError, match=rf"^{name} is not set, but SOURCE is {source}$"):
+            without(name, value, **given)
+    for name in may_lack:
+        assert getattr(without(name, value, **given), name.lower()) == ""
+    assert needs | may_lack == {field.name.upper() for field in fields(Settings) if "optional" in field.metadata}
 
 
 @pytest.mark.parametrize("handler", [app.reconcile, app.watchdog])
@@ -101,3 +126,87 @@ def test_importing_the_handlers_needs_no_setting() -> None:
     """So a missing variable is told by its name, by the first invocation, and not as an import error."""
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), "AWS_EC2_METADATA_DISABLED": "true"}
     subprocess.run([sys.executable, "-W", "error", "-c", "import reconciler.app"], env=environment, check=True)
+
+
+# ----------------------------------------------------------------------------------------------------------- a provider
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://provider.example",
+        "https://provider.example/v1/tenants/7",
+        "https://provider.example:8443/v1",
+        "https://[2001:db8::1]/v1",
+        "http://localhost:8080/v1",
+        "http://127.0.0.1:8080",
+        "http://[::1]:8080",
+    ],
+)
+def test_a_provider_is_asked_over_tls_or_on_this_machine(url: str) -> None:
+    assert given(**PROVIDER | {"SOURCE_URL": url}).source_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "provider.example/v1",
+        "//provider.example/v1",
+        "http://provider.example/v1",
+        "http://10.0.0.1/v1",
+        "http://localhost.provider.example/v1",
+        "ftp://provider.example/v1",
+        "file:///etc/passwd",
+        "https:///v1",
+        "https://:443/v1",
+        "https://provider.example:99999/v1",
+        "https://provider.example:0/v1",
+        "https://provider.example:port/v1",
+        "https://[2001:db8::1/v1",
+        "https://provider.example/v 1",
+        "https://provider.example/\tv1",
+        "https://provider.example/v1\r\nX-Header: 1",
+    ],
+)
+def test_what_is_no_address_of_a_provider_is_named_and_shown(url: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"^SOURCE_URL is .*must be https://<host>… \(http for loopback only\)$"
+    ) as e:
+        given(**PROVIDER | {"SOURCE_URL": url})
+    assert repr(url) in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://ada:hunter2@provider.example/v1",
+        "https://:hunter2@provider.example/v1",
+        "https://hunter2@provider.example/v1",
+        "http://ada:hunter2@provider.example/v1",
+        "https://provider.example/v1?token=hunter2",
+        "https://provider.example/v1?",
+        "https://provider.example/v1#hunter2",
+        "https://provider.example/v1#",
+    ],
+)
+def test_an_address_that_may_hold_a_secret_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"^SOURCE_URL must have no user.*SOURCE_TOKEN_SECRET$") as error:
+        given(**PROVIDER | {"SOURCE_URL": url})
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["SOURCE_REQUESTS_PER_SECOND", "BACKFILL_REQUESTS_PER_SECOND"])
+def test_a_rate_at_which_a_segment_waits_longer_than_a_quarter_of_the_lease_is_refused(name: str) -> None:
+    """120 s of lease: each of 3 segments gets one request within 30 s at 0.1 a second, and does not at less."""
+    few = PROVIDER | {"SEGMENT_COUNT": "3"}
+    assert getattr(given(**few, **{name: "0.1"}), name.lower()) == 0.1
+    for changed in ({name: "0.099"}, {name: "0.1", "SEGMENT_COUNT": "4"}, {name: "0.1", "LEASE_SECONDS": "119"}):
+        with pytest.raises(SettingsError, match=r"more than a quarter of the lease: raise SOURCE_REQUESTS_PER_SECOND"):
+            given(**few | changed)
+        assert given(**few | changed | {"SOURCE": DYNAMODB}).source == DYNAMODB
+
+
+def test_with_a_table_as_the_source_nothing_is_asked_of_the_provider() -> None:
+    assert given(SOURCE_URL="not looked at").source == DYNAMODB
+    with pytest.raises(SettingsError, match=r"^SOURCE is 'ftp', but must be one of dynamodb, http$"):
+        given(SOURCE="ftp")

@@ -53,7 +53,8 @@ OWN_ALARMS = {name: alarm for name, alarm in ALARMS.items() if not str(alarm["Na
 
 
 def statements(role: str) -> list[dict[str, Any]]:
-    return [s for policy in RESOURCES[role]["Properties"]["Policies"] for s in policy["PolicyDocument"]["Statement"]]
+    policies = resolve(RESOURCES[role]["Properties"]["Policies"])
+    return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
 
 
 # ------------------------------------------------------------------------------------------------------------ functions
@@ -70,7 +71,8 @@ def test_the_environment_names_every_setting_and_nothing_else() -> None:
     settings = {name.upper() for name in Settings.__dataclass_fields__}
     assert set(VARIABLES) - POWERTOOLS_VARIABLES == settings
     assert set(VARIABLES) >= POWERTOOLS_VARIABLES
-    assert {name: VARIABLES[name] for name in TABLE_VARIABLES} == {n: {"Ref": t} for n, t in TABLE_VARIABLES.items()}
+    by_default = {name: resolve(VARIABLES[name]) for name in TABLE_VARIABLES}
+    assert by_default == {name: {"Ref": table} for name, table in TABLE_VARIABLES.items()}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

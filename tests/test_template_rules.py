@@ -18,6 +18,7 @@ TICK = f"{FUNCTION}.Events.Tick.Properties"
 WATCHDOG = "Resources.WatchdogFunction.Properties"
 WATCH = f"{WATCHDOG}.Events.Watch.Properties"
 CONTROL_ACTIONS = "Resources.ReconcileRole.Properties.Policies.0.PolicyDocument.Statement.0.Action"
+SOURCE_STATEMENT = "Resources.ReconcileRole.Properties.Policies.0.PolicyDocument.Statement.1.Fn::If.1"
 LATE = "Resources.LateAlarm.Properties"
 GONE = object()
 
@@ -65,6 +66,8 @@ def test_the_template_breaks_no_rule() -> None:
         (f"{CONTROL_ACTIONS}.0", "dynamodb:GetItems", "no action 'dynamodb:GetItems'"),
         (f"{CONTROL_ACTIONS}.0", "dynamodb:TransactWriteItems", "no action 'dynamodb:TransactWriteItems'"),
         (f"{CONTROL_ACTIONS}.0", "dynamodb:*", "no action 'dynamodb:*'"),
+        (f"{SOURCE_STATEMENT}.Action", "dynamodb:Querry", "ReadTheSource.Action: IAM has no action 'dynamodb:Querry'"),
+        (f"{SOURCE_STATEMENT}.Sid", GONE, "ReconcileRole.Statement: has no Sid"),
         ("Resources.SchedulerRole.Properties.Policies.0.PolicyDocument.Statement.0.Action", "lambda:Invoke", "Invoke'"),
         ("Resources.AlarmTopicPolicy.Properties.PolicyDocument.Statement.0.Action", "sns:Send", "no action 'sns:Send'"),
         (
@@ -165,7 +168,8 @@ def test_an_expression_that_scheduler_would_refuse_is_told(expression: str) -> N
 
 
 def test_an_action_is_what_iam_calls_it_and_not_what_the_sdk_does() -> None:
-    real = ("dynamodb:ConditionCheckItem", "lambda:InvokeFunction", "sqs:SendMessage", "kms:ReEncryptFrom")
+    real = ["dynamodb:ConditionCheckItem", "lambda:InvokeFunction", "sqs:SendMessage", "kms:ReEncryptFrom"]
+    real += ["secretsmanager:GetSecretValue"]
     assert [action for action in real if not exists(action)] == []
     not_real = ("lambda:Invoke", "sqs:SendMessageBatch", "dynamodb:getitem", "GetItem", "s4:GetObject", "kms:ReEncrypt")
     assert [action for action in not_real if exists(action)] == []

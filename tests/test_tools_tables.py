@@ -74,6 +74,27 @@ def test_an_unknown_parameter_is_refused_by_name() -> None:
         environment({}, job="j", template=template(), parameters={"Huor": 1})
 
 
+@pytest.mark.parametrize(
+    ("hour", "theirs", "table"), [("2", "", "own"), ("2", "x", "x"), ("3", "", ""), ("3", "x", "x")]
+)
+def test_a_condition_on_parameters_decides(hour: str, theirs: str, table: str) -> None:
+    body = template(TABLE={"Fn::If": ["Own", {"Ref": "SomeTable"}, {"Ref": "Theirs"}]})
+    body["Parameters"]["Theirs"] = {"Type": "String", "Default": ""}
+    body["Conditions"] = {
+        "AtTwo": {"Fn::Not": [{"Fn::Equals": [{"Ref": "Hour"}, "3"]}]},
+        "Own": {"Fn::And": [{"Condition": "AtTwo"}, {"Fn::Equals": [{"Ref": "Theirs"}, ""]}]},
+    }
+    given = {"Hour": hour, "Theirs": theirs}
+    assert environment({"SomeTable": "own"}, job="j", template=body, parameters=given) == {"TABLE": table}
+
+
+@pytest.mark.parametrize("condition", [None, {"Fn::Or": [True, False]}, {"Fn::Equals": [{"Ref": "Queue"}, ""]}])
+def test_a_condition_that_needs_a_deployed_stack_is_refused_by_the_name_of_its_variable(condition: Any) -> None:
+    body = template(WHERE={"Fn::If": ["Here", "a", "b"]}) | {"Conditions": {"Here": condition} if condition else {}}
+    with pytest.raises(TemplateError, match="environment variable WHERE"):
+        environment({}, job="j", template=body)
+
+
 @pytest.mark.parametrize("value", [{"Ref": "Mail"}, {"Ref": "Queue"}, {"Fn::GetAtt": ["Queue", "Arn"]}, ["list"]])
 def test_what_needs_a_deployed_stack_is_refused_by_name(value: Any) -> None:
     with pytest.raises(TemplateError, match="environment variable WHERE"):

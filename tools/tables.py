@@ -123,13 +123,29 @@ def environment(
         variables = template["Globals"]["Function"]["Environment"]["Variables"]
     except KeyError as error:
         raise TemplateError("the template has no Globals.Function.Environment.Variables") from error
-    resolved = {name: _resolve(name, value, known) for name, value in variables.items()}
+    conditions = template.get("Conditions", {})
+    resolved = {name: _resolve(name, value, known, conditions) for name, value in variables.items()}
     return resolved | {name: str(value) for name, value in (overrides or {}).items()}
 
 
-def _resolve(variable: str, value: Any, known: dict[str, Any]) -> str:
-    """Return a scalar, a Ref or a Sub as text; anything else needs CloudFormation and is refused by name."""
+def _resolve(variable: str, value: Any, known: dict[str, Any], conditions: dict[str, Any]) -> str:
+    """Return a scalar, a Ref, a Sub or an If as text; anything else needs CloudFormation and is refused by name."""
+
+    def holds(condition: Any) -> bool:
+        match condition:
+            case {"Condition": str(name)} if name in conditions:
+                return holds(conditions[name])
+            case {"Fn::Equals": [left, right]}:
+                return _resolve(variable, left, known, conditions) == _resolve(variable, right, known, conditions)
+            case {"Fn::Not": [negated]}:
+                return not holds(negated)
+            case {"Fn::And": [*parts]}:
+                return all(map(holds, parts))
+        raise TemplateError(f"environment variable {variable}: cannot tell whether {condition!r} holds")
+
     match value:
+        case {"Fn::If": [str(condition), yes, no]}:
+            return _resolve(variable, yes if holds({"Condition": condition}) else no, known, conditions)
         case {"Ref": str(name)} if name in known:
             return str(known[name])
         case {"Fn::Sub": str(text)} if all(name in known for name in _PLACEHOLDER.findall(text)):

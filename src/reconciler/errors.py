@@ -6,6 +6,7 @@ ReconcilerError
 │   ├── VerbRefused           an operator's command that cannot be done as things stand; says what to do
 │   ├── SettingsError         an environment variable; names it
 │   ├── SegmentCountMismatch  the stack's parameter differs from the tables' data
+│   ├── TableKeysMismatch     an existing table is not keyed as a source or view must be; names it
 │   ├── SchemaTooNew          a row was written by newer code
 │   ├── RowMissing            a row that must exist is gone (LeaseRowMissing says how to restore a lease)
 │   └── RowInvalid            a control row cannot be read
@@ -51,6 +52,10 @@ class SettingsError(Refused):
 
 class SegmentCountMismatch(Refused):
     """The configured segment count is not the one the tables were filled with."""
+
+
+class TableKeysMismatch(Refused):
+    """A source or view table has other keys than `segment`, `account_id`; the message names it."""
 
 
 class SchemaTooNew(Refused):

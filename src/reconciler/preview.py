@@ -14,15 +14,16 @@ from reconciler.checksum import canonical
 from reconciler.commands import Command
 from reconciler.decisions import Decision, totals
 from reconciler.diff import decide
-from reconciler.errors import OutOfTime
+from reconciler.errors import OutOfTime, SourceWait, VerbRefused
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.merge import Page, Side
 from reconciler.ranges import EMPTY_SOURCE, too_many
+from reconciler.reader import Reader, read_by
 from reconciler.scan import Sides
 from reconciler.shown import Shown
 from reconciler.source import SourceRecord
-from reconciler.timing import check_invocation
+from reconciler.timing import check_invocation, looking_patience_s
 from reconciler.totals import Totals
 from reconciler.verbs import Deed
 
@@ -48,7 +49,10 @@ class Report:
 
 
 def preview(command: Command, job: Job, invocation: Invocation) -> Deed:
-    """From `segment` and `after` on, if they were given. Raises OutOfTime only when not even one page was read."""
+    """From `segment` and `after` on, if they were given.
+
+    Raises OutOfTime, or VerbRefused for a source that asks for a pause, only when not even one page was read.
+    """
     if row := control.read(invocation=invocation):
         row.checked(invocation)
     segments = keys.segments(invocation.settings.segment_count)
@@ -60,6 +64,9 @@ def preview(command: Command, job: Job, invocation: Invocation) -> Deed:
     except OutOfTime:
         if not report.pages:
             raise
+    except SourceWait as wait:
+        if not report.pages:
+            raise VerbRefused(f"Preview: {wait}: try again then") from wait
     stored = report.seen.stored()
     counts: Row = {name: stored[name] for name in COUNTED}
     counts |= {"guard": _guard(report, invocation), "complete": complete}
@@ -68,7 +75,9 @@ def preview(command: Command, job: Job, invocation: Invocation) -> Deed:
 
 
 def _read_on(report: Report, segments: tuple[str, ...], job: Job, invocation: Invocation) -> None:
-    source = InTime(job.source, report, invocation)
+    run_id = f"{invocation.settings.job_name}/preview"
+    reader = Reader(run_id, attempt=1, backlog=True, patience_s=lambda: looking_patience_s(invocation))
+    source = InTime(read_by(reader, job.source), report, invocation)
     for segment in segments[segments.index(report.segment) :]:
         if segment != report.segment:
             report.segment, report.after, report.of_segment, report.source_judged = segment, None, Totals(), False

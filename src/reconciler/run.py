@@ -24,7 +24,7 @@ from reconciler.triggers import Trigger
 from reconciler.work import Job, keep_first, work
 
 GOES_ON = ("completed", "delayed", "waiting", "moved", "paused", "needs_repair", "failed")
-"""Outcomes of one segment after which the invocation looks for more to do; while one waits for the source, none does."""
+"""Outcomes of one segment after which the invocation looks for more to do: not while one waits for the source."""
 
 CAUSES = {"delayed": "lease_held", "waiting": "backoff", "source_waits": "source"}
 """Outcomes that delay an interval when no segment of it has another, and the cause that is recorded."""

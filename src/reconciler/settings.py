@@ -1,4 +1,4 @@
-"""Settings: one environment variable per field, all required, checked before anything is touched."""
+"""Settings: one environment variable per field, checked before anything is touched. Empty may be what nothing uses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Settings:
 
     job_name: str = _text()
     control_table: str = _text()
-    accounts_table: str = _text()
+    accounts_table: str = _optional()
     entitlements_table: str = _text()
     idempotency_table: str = _text()
     schedule_hour: int = _whole(0, 23)
@@ -83,6 +83,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.source == HTTP:
             self._check_http()
+        elif not self.accounts_table:
+            raise SettingsError("ACCOUNTS_TABLE is not set, but SOURCE is dynamodb")
         if self.lease_seconds <= 3 * self.call_budget_s + self.slack_s:
             raise SettingsError(
                 f"LEASE_SECONDS is {self.lease_seconds:g}, but three call budgets of {self.call_budget_s:g} s and "
@@ -93,20 +95,20 @@ class Settings:
     def _check_http(self) -> None:
         if not self.source_url:
             raise SettingsError("SOURCE_URL is not set, but SOURCE is http")
-        url = urlsplit(self.source_url)
-        if not (url.hostname and (url.scheme == "https" or (url.scheme == "http" and url.hostname in LOOPBACK))):
-            raise SettingsError(
-                f"SOURCE_URL is {self.source_url!r}, but must be https://<host>… (http for loopback only)"
-            )
-        if url.username or url.query or url.fragment:
+        if set(self.source_url) & set("@?#"):  # not shown: it may hold a password
             raise SettingsError(
                 "SOURCE_URL must have no user, query or fragment: a token belongs into SOURCE_TOKEN_SECRET"
             )
-        slowest = min(self.source_requests_per_second, self.backfill_requests_per_second)
-        if self.segment_count / slowest > self.lease_seconds / 4:
+        if not _is_address(self.source_url):
             raise SettingsError(
-                f"one request in {self.segment_count / slowest:g} s for each segment is more than a quarter of the lease: "
-                "raise SOURCE_REQUESTS_PER_SECOND, BACKFILL_REQUESTS_PER_SECOND or LEASE_SECONDS"
+                f"SOURCE_URL is {self.source_url!r}, but must be https://<host>… (http for loopback only)"
+            )
+        slowest = min(self.source_requests_per_second, self.backfill_requests_per_second)
+        step_s = self.segment_count / slowest
+        if step_s > self.lease_seconds / 4:
+            raise SettingsError(
+                f"one request in {step_s:g} s for each segment is more than a quarter of the lease: raise "
+                "SOURCE_REQUESTS_PER_SECOND, BACKFILL_REQUESTS_PER_SECOND or LEASE_SECONDS"
             )
 
     @classmethod
@@ -143,6 +145,15 @@ class Settings:
     @property
     def catch_up_ms(self) -> int:
         return self.catch_up_days * 86_400_000
+
+
+def _is_address(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        allowed = url.scheme == "https" or (url.scheme == "http" and url.hostname in LOOPBACK)
+        return allowed and bool(url.hostname) and url.port != 0 and text.isprintable() and " " not in text
+    except ValueError:  # no number of a port, or no address between the brackets
+        return False
 
 
 def _read(source: Mapping[str, str], name: str, rule: Mapping[str, Any]) -> Any:

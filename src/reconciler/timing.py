@@ -32,5 +32,10 @@ def patience_s(attempt: Attempt, invocation: Invocation) -> float:
     settings = invocation.settings
     after_it_s = 2 * settings.call_budget_s + settings.slack_s
     lease_s = settings.lease_seconds - attempt.holding.renewal.age_s(invocation) - after_it_s
-    time_s = invocation.remaining_s - settings.call_budget_s - after_it_s
-    return max(0.0, min(settings.lease_seconds / 4, lease_s, time_s))
+    return max(0.0, min(settings.lease_seconds / 4, lease_s, looking_patience_s(invocation)))
+
+
+def looking_patience_s(invocation: Invocation) -> float:
+    """The same for who holds no lease: so that the read, two more calls and the end of the invocation still fit."""
+    settings = invocation.settings
+    return max(0.0, invocation.remaining_s - 3 * settings.call_budget_s - settings.slack_s)

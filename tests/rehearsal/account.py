@@ -63,6 +63,10 @@ class Account:
         return self._session.client("scheduler", endpoint_url=self.url)
 
     @cached_property
+    def secrets(self) -> Any:
+        return self._session.client("secretsmanager", endpoint_url=self.url)
+
+    @cached_property
     def sns(self) -> SNSClient:
         return self._session.client("sns", endpoint_url=self.url)
 

@@ -38,6 +38,15 @@ class Killed:
     plan: Json
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The second stack: the resources it had, logical id → physical id, and those that CloudFormation left alone."""
+
+    name: str
+    had: dict[str, str]
+    skipped: set[str]
+
+
 @pytest.fixture(scope="session")
 def account() -> Iterator[Account]:
     if python_of_the_runtime() is None:
@@ -102,3 +111,14 @@ def prod(account: Account, project: Project, killed: Killed) -> Stack:
     hour = {"ScheduleHour": str(NIGHT.hour)}
     project.deploy("prod", ScheduleState="ENABLED", AlarmEmail="you@example.com", **hour)
     return Stack(account, stack_name("prod"))
+
+
+@pytest.fixture(scope="session")
+def deleted(prod: Stack, project: Project) -> Deleted:
+    cloudformation, had = prod.account.cloudformation, dict(prod.resources)
+    known = cloudformation.describe_stacks(StackName=prod.name)["Stacks"][0]["StackId"]
+    project.sam("delete", "--config-env", "prod")
+    events = cloudformation.describe_stack_events(StackName=known)["StackEvents"]
+    return Deleted(
+        prod.name, had, {event["LogicalResourceId"] for event in events if event["ResourceStatus"] == "DELETE_SKIPPED"}
+    )

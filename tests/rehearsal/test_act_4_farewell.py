@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.rehearsal.conftest import Deleted
 from tests.rehearsal.project import Project
 from tests.rehearsal.stack import Stack
+from tests.template import references
 from tools.emulator import ROOT
 from tools.tables import load_template
 
@@ -19,29 +20,12 @@ TRIES = re.findall(r"^.*sam remote invoke .*--event-file.*$", DEPLOY[1] if DEPLO
 """The lines with which the README tries a stack that was just deployed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """The resources that the second stack had, logical id → physical id, and those that CloudFormation left alone."""
-
-    had: dict[str, str]
-    skipped: set[str]
-
-
-@pytest.fixture(scope="session")
-def deleted(prod: Stack, project: Project) -> Deleted:
-    cloudformation, had = prod.account.cloudformation, dict(prod.resources)
-    known = cloudformation.describe_stacks(StackName=prod.name)["Stacks"][0]["StackId"]
-    project.sam("delete", "--config-env", "prod")
-    events = cloudformation.describe_stack_events(StackName=known)["StackEvents"]
-    return Deleted(had, {event["LogicalResourceId"] for event in events if event["ResourceStatus"] == "DELETE_SKIPPED"})
-
-
 def test_deleting_a_stack_keeps_the_tables_that_say_so_and_nothing_else(dev: Stack, deleted: Deleted) -> None:
     tables = dev.account.dynamodb.list_tables()["TableNames"]
     there = {logical for logical, name in deleted.had.items() if logical.endswith("Table") and name in tables}
     assert there == deleted.skipped == KEPT
     said = [output for output in load_template()["Outputs"].values() if "Kept when" in output["Description"]]
-    assert {output["Value"]["Ref"] for output in said} == KEPT
+    assert {name for output in said for name in references(output["Value"]) if name in deleted.had} == KEPT
     with pytest.raises(ClientError, match="ResourceNotFound"):
         dev.account.functions.get_function(FunctionName=deleted.had["ReconcileFunction"])
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from reconciler.intervals import checked_id
 from reconciler.items import Row
 from tools.ctl.audit import INTERNAL, Story, subject
-from tools.ctl.format import counted, counts, full, paused_by
+from tools.ctl.format import cause, counted, counts, full, paused_by
 
 REJECTIONS_SHOWN = 20
 
@@ -71,6 +71,8 @@ SAID = frozenset({*INTERNAL, *HEAD, "actor", "worker", "reason", "event_id", "ve
 def _facts(row: Row) -> Iterator[str]:
     """What an event holds besides who, when and why: what is known in words, the rest by its names."""
     rest = {name: value for name, value in row.items() if name not in SAID and value not in EMPTY}
+    if "cause" in rest:
+        rest["cause"] = cause(str(rest["cause"]))
     if row["event"] == "RERUN":
         yield from _rerun(row, rest)
     yield from _of_job(rest)

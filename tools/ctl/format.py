@@ -54,6 +54,11 @@ def counted(value: int, thing: str) -> str:
     return f"{value:,} {thing}{'' if value == 1 else 's'}"
 
 
+def cause(recorded: str) -> str:
+    """Why a night waits: the recorded cause, in words where its name alone does not tell."""
+    return {"source": "the source asked for a pause"}.get(recorded, recorded)
+
+
 def paused_by(pause: Mapping[str, str]) -> str:
     """Who paused the job, from CONTROL's `pause`."""
     if "interval_id" in pause:

@@ -24,7 +24,7 @@ from tools.ctl.rows import before_rerun, control_or_new, interval_rows, last_com
 class Step:
     """One thing that the tick does, or why it does not.
 
-    `does` is observe, skip, later, start, resume, take_over, give_up, wait, paused, lease_lost or person.
+    `does` is observe, skip, later, start, resume, take_over, give_up, wait, source_waits, paused, lease_lost or person.
     `source_reads` is how many reads of the source it takes at the least, None where that is unknown or none are made.
     """
 
@@ -80,6 +80,9 @@ def collect(name: str, *, invocation: Invocation) -> Forecast:
         if interval_id in plan.unrecorded:
             steps.append(Step(interval=interval_id, does="observe", why="due by the calendar, not on record yet"))
         record = records.get(interval_id)
+        if source := next((step for step in steps if step.does == "source_waits"), None):
+            steps.append(Step(interval=interval_id, does="wait", why=f"behind {source.interval}", until=source.until))
+            continue
         steps += _work(interval_id, record, control, leases, before, taken, now_ms, invocation)
         taken |= {step.segment for step in steps if step.segment is not None and step.does in WORKS}
     for interval_id in plan.waiting:
@@ -122,7 +125,7 @@ def _work(
         row, free = rows.get(segment), segment in taken
         step = _segment(interval_id, segment, record, row, leases, before, free, now_ms, invocation.settings)
         steps.append(step)
-        if step.does == "give_up":
+        if step.does in ("give_up", "source_waits"):
             break
     return steps
 
@@ -158,6 +161,9 @@ def _segment(
     if attempts >= settings.max_attempts:
         why = f"{attempts} attempts without progress: NEEDS_REPAIR"
         return Step(interval=interval_id, segment=segment, does="give_up", why=why)
+    if waits is not None and waits > now_ms and progress.waits_for_source:
+        why = "the source asked for a pause: until it is over no other segment or night starts"
+        return Step(interval=interval_id, segment=segment, does="source_waits", why=why, until=clock.text(waits))
     if waits is not None and waits > now_ms:
         why = f"backoff after {attempts} attempts without progress"
         return Step(interval=interval_id, segment=segment, does="wait", why=why, until=clock.text(waits))

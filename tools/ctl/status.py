@@ -24,11 +24,15 @@ from tools.ctl.segments import Segment, segments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A segment's attempts since its last commit, and when the next one may begin."""
+    """A segment's attempts since its last commit, and when the next one may begin.
+
+    `for_source` tells that the source asked for a pause until then; this is no attempt.
+    """
 
     segment: str
     attempts: int
     next_attempt_at: str | None
+    for_source: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,10 @@ class Status:
         """What a running interval waits for; "" for one at work, and for those that do not run."""
         if interval.state != RUNNING or interval in self.at_work:
             return ""
-        return "waits for resume" if self.pause is not None else "waits for a tick"
+        if self.pause is not None:
+            return "waits for resume"
+        source = any(one.for_source and (one.next_attempt_at or "") > self.at for one in interval.waiting)
+        return "waits for the source" if source else "waits for a tick"
 
 
 TOTALS = ("accounts", "granted", "changed", "revoked", "rejected", "ranges", "view_rows", "source_rows", "checksum")
@@ -198,10 +205,20 @@ def _late_s(record: RunRecord, row: Row, now_ms: int) -> float:
 def _waiting(
     record: RunRecord, progress: Mapping[str, Row], leases: Mapping[str, Row], now_ms: int, skew_ms: int
 ) -> Sequence[Waiting]:
-    """The segments whose last attempt made no progress and is over."""
+    """The segments whose last attempt made no progress, or was asked for a pause, and is over."""
     working = {segment for segment, row in leases.items() if Lease.of(row).held(now_ms, skew_ms)}
-    return [
-        Waiting(segment=segment, attempts=row["attempts"], next_attempt_at=text_of_ms(row.get("next_attempt_at_ms")))
+    idle = {
+        segment: row
         for segment, row in sorted(progress.items())
-        if row.get("attempts") and row.get("rerun") == record.rerun and not row.get("done") and segment not in working
+        if row.get("rerun") == record.rerun and not row.get("done") and segment not in working
+    }
+    return [
+        Waiting(
+            segment=segment,
+            attempts=row["attempts"],
+            next_attempt_at=text_of_ms(row.get("next_attempt_at_ms")),
+            for_source=bool(row.get("waits_for_source")),
+        )
+        for segment, row in idle.items()
+        if row.get("attempts") or row.get("waits_for_source")
     ]

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tools.ctl.format import between, day_time, full, number, paused_by, span
+from tools.ctl.format import between, cause, day_time, full, number, paused_by, span
 from tools.ctl.segments import Segment
 from tools.ctl.status import Interval, Status
 
@@ -124,9 +124,13 @@ def _about(one: Interval, now: str) -> Iterator[tuple[str, str]]:
         yield "pass began", f"{full(one.pass_began_at)} (pass {one.pass_no})"
     for waiting in one.waiting:
         until = f"next one from {full(waiting.next_attempt_at)}" if waiting.next_attempt_at else "next one at any tick"
-        yield "attempts", f"segment {waiting.segment}: {waiting.attempts} without progress, {until}"
+        if waiting.for_source and waiting.next_attempt_at and waiting.next_attempt_at > now:
+            asked = f"the source asked for a pause until {full(waiting.next_attempt_at)}"
+            yield "source", f"segment {waiting.segment}: {asked}"
+        if waiting.attempts:
+            yield "attempts", f"segment {waiting.segment}: {waiting.attempts} without progress, {until}"
     if one.delays:
-        yield "delayed", ", ".join(f"{cause} since {full(since)}" for cause, since in sorted(one.delays.items()))
+        yield "delayed", ", ".join(f"{cause(why)} since {full(since)}" for why, since in sorted(one.delays.items()))
     if one.skip is not None:
         yield "skipped", _skip(one)
     if one.repair_owner is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler import clock
 from tools.ctl import target
-from tools.ctl.errors import CtlError
+from tools.ctl.errors import CtlError, Uncertain
 
 Json = dict[str, Any]
 Send = Callable[[Json], Json]
@@ -91,7 +91,14 @@ def _parts(command: Command, send: Send) -> Iterator[Json]:
     part = command
     count = 1
     while True:
-        answer = obey(part, send)
+        try:
+            answer = obey(part, send)
+        except Uncertain:
+            raise
+        except CtlError as refused:
+            if count == 1:
+                raise
+            raise CtlError(f"{refused}; with --id {command.id} it goes on after what it has read") from None
         yield answer
         following = answer["result"].get("next")
         if answer["result"].get("complete", True) or not following:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.items import Row
 from reconciler.records import COMPLETED, SKIPPED
+from tools.ctl.format import cause
 from tools.timeline.attempts import BEGINNINGS, ENDINGS, Attempt, at, attempts, begins, moment
 
 COUNTS = ("accounts", "ranges", "granted", "changed", "revoked", "rejected")
@@ -133,7 +134,7 @@ def _mark(row: Row) -> Mark:
     facts = []
     if "cause" in row:
         until = f" until {row['held_until'][11:19]}" if "held_until" in row else ""
-        facts.append(str(row["cause"]).replace("_", " ") + until)
+        facts.append(cause(str(row["cause"])).replace("_", " ") + until)
     if "from" in row:
         facts.append(f"from the {row['from']}, pass {row.get('pass', '?')}")
     if row.get("loser"):
