@@ -94,7 +94,7 @@ def test_its_night_brings_that_view_in_line(anew: Stack) -> None:
     assert (reply.error, reply.payload.get("outcome")) == (None, "completed")
     (record,) = anew.control(f"INTERVAL#{INTERVAL}")
     accounts, view = anew.rows("AccountsTableName"), anew.rows("EntitlementsTableName")
-    counted = {name: record[name] for name in ("accounts", "granted", "changed", "revoked", "rejected")}
+    counted = {name: record[name] for name in ("accounts", "changed", "revoked", "rejected")}
     assert counted == {name: getattr(ACCOUNTS, name) for name in counted}
     assert len(out_of_line(accounts, view)) == ACCOUNTS.rejected
 
