@@ -40,14 +40,16 @@ class Verdict(Enum):
 
 def dynamodb(settings: Settings) -> DynamoDBClient:
     """A client whose every call ends within `settings.call_budget_s`; botocore's defaults outlive a lease."""
-    return boto3.client(
-        "dynamodb",
-        config=Config(
-            connect_timeout=settings.connect_timeout_seconds,
-            read_timeout=settings.read_timeout_seconds,
-            retries={"mode": "standard", "total_max_attempts": settings.sdk_max_attempts},
-            tcp_keepalive=True,
-        ),
+    return boto3.client("dynamodb", config=config(settings))
+
+
+def config(settings: Settings) -> Config:
+    """Of every client: the timeouts and attempts that `settings.call_budget_s` is computed from."""
+    return Config(
+        connect_timeout=settings.connect_timeout_seconds,
+        read_timeout=settings.read_timeout_seconds,
+        retries={"mode": "standard", "total_max_attempts": settings.sdk_max_attempts},
+        tcp_keepalive=True,
     )
 
 

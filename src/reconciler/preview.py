@@ -13,7 +13,7 @@ from reconciler import control, keys
 from reconciler.checksum import canonical
 from reconciler.commands import Command
 from reconciler.diff import Decision, decide, totals
-from reconciler.errors import OutOfTime
+from reconciler.errors import OutOfTime, SourceWait
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.merge import Page, Side
@@ -47,7 +47,7 @@ class Report:
 
 
 def preview(command: Command, job: Job, invocation: Invocation) -> Deed:
-    """From `segment` and `after` on, if they were given. Raises OutOfTime only when not even one page was read."""
+    """From `segment` and `after` on, if they were given. Raises OutOfTime, SourceWait only when no page was read."""
     if row := control.read(invocation=invocation):
         row.checked(invocation)
     segments = keys.segments(invocation.settings.segment_count)
@@ -56,7 +56,7 @@ def preview(command: Command, job: Job, invocation: Invocation) -> Deed:
     try:
         _read_on(report, segments, job, invocation)
         complete = True
-    except OutOfTime:
+    except (OutOfTime, SourceWait):
         if not report.pages:
             raise
     stored = report.seen.stored()
