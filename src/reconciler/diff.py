@@ -134,8 +134,6 @@ def _unreadable(pair: Pair[SourceRecord, ViewRow]) -> str | None:
         return "account_id is empty"
     if len(pair.account_id.encode("utf-8", "surrogatepass")) > MAX_ACCOUNT_ID_BYTES:
         return f"account_id is longer than {MAX_ACCOUNT_ID_BYTES} bytes"
-    if not storable(pair.account_id):
-        return "account_id holds a lone surrogate"
     if record is not None:
         if record.unreadable is not None:
             return f"source {record.unreadable}"

@@ -101,7 +101,7 @@ def retry_after_s(value: str | None, now_ms: int) -> float | None:
 
 
 def storable_id(account_id: str) -> str:
-    """The id with each lone surrogate, which no UTF-8 holds, written out: another id, in the same place of the order."""
+    """The id with each lone surrogate, which has no UTF-8, written out: another id, in the same place of the order."""
     return re.sub("[\ud800-\udfff]", lambda found: f"{MARK}{ord(found[0]):04x}", account_id)
 
 
