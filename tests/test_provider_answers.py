@@ -237,8 +237,11 @@ def test_an_id_that_has_no_utf8_gets_one_that_sorts_in_its_place(ids: list[str])
         assert [storable_id(name) for name in sorted(ids)] == sorted(held)
     for name, safe in zip(ids, held, strict=True):
         asked = asked_after(safe)
-        assert asked is None or (asked <= safe and asked <= name and asked.encode())
-        assert asked == (name or None) or name != safe
+        assert asked is not None
+        assert asked <= safe
+        assert asked <= name
+        assert asked.encode().decode() == asked
+        assert asked == name or name != safe
 
 
 def test_an_id_with_a_lone_surrogate_is_an_account_of_its_own_to_be_rejected() -> None:

@@ -70,11 +70,11 @@ class HttpSource:
             query |= {"segment": segment, "segments": segments}
         url = f"{self._invocation.settings.source_url.rstrip('/')}/accounts?{urlencode(query)}"
         with self._counted() as told:
-            page = self._ask(url, told).checked(asked, None)
+            page = self._ask(url, told).checked(asked or None, None)  # a provider may take an empty `after` for none
         for record in page.rows:
             if record.unreadable is None and keys.segment_of(record.account_id, segments) != segment:
                 raise SourceInvalid(f"account {record.account_id!r} does not belong to segment {segment} of {segments}")
-        return _within(page, None if asked == after else after, upto)
+        return _within(page, after, upto)
 
     @contextmanager
     def _counted(self) -> Iterator[Told]:

@@ -20,6 +20,9 @@ SCHEMA = 1
 MAX_DIGITS = 38
 """Of a DynamoDB number. Longer whole numbers stay Decimals: as int they would have digits that cannot be stored."""
 
+MIN_EXPONENT, MAX_EXPONENT = -130, 125
+"""Of a DynamoDB number, written with one digit before the point."""
+
 MAX_NAME_BYTES = 65_535
 MAX_ITEM_BYTES = 400 * 1024
 """Of a DynamoDB attribute's name, and of a row."""
@@ -43,7 +46,8 @@ def storable(value: str | int | Decimal) -> bool:
         _serialize(value)
     except (TypeError, ArithmeticError):
         return False
-    return Decimal(value).is_finite()  # boto3 lets -Infinity pass
+    number = Decimal(value)  # boto3 lets -Infinity pass, and exponents that DynamoDB does not
+    return number.is_finite() and (not number or MIN_EXPONENT <= number.adjusted() <= MAX_EXPONENT)
 
 
 def size(value: object) -> int:

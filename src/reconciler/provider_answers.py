@@ -106,13 +106,13 @@ def storable_id(account_id: str) -> str:
 
 
 def asked_after(after: str | None) -> str | None:
-    """What to ask a provider to go on after: never an id that it does not have, and none that is nothing or no UTF-8.
+    """What to ask a provider to go on after: the id itself, or one just below it where a lone surrogate was written out.
 
-    At or below `after`; where it is below, what the provider repeats is to be left out.
+    What the provider then repeats is to be left out; a page has to be longer than that.
     """
     if after and MARK in after:
         return after.partition(MARK)[0] + MARK[0]
-    return after or None
+    return after
 
 
 class _Malformed(Exception):
