@@ -106,7 +106,7 @@ def storable_id(account_id: str) -> str:
 
 
 def asked_after(after: str | None) -> str | None:
-    """What to ask a provider to go on after: the id itself, or one just below it where a lone surrogate was written out.
+    """What to ask a provider to go on after: the id, or one just below it where a lone surrogate was written out.
 
     What the provider then repeats is to be left out; a page has to be longer than that.
     """
