@@ -22,7 +22,7 @@ from reconciler import clock, http_wire, keys, source_token
 from reconciler.errors import OutOfTime, SourceInvalid, SourceOrderError, SourceWait, TransientFailure
 from reconciler.http_source import HttpSource
 from reconciler.provider_answers import MAX_BODY_BYTES
-from tests.faults import PASS, Wire, meanwhile
+from tests.faults import NEVER_SENT, PASS, Wire, cancelled, meanwhile
 from tests.kit import Killed, delivered, everything, kill, later, logged, measured, numbered, ordered, ticked, wait
 from tests.providers import ODD_IDS, from_provider, killed_reading, night, source
 from tests.providers import everything as every_id
@@ -67,7 +67,7 @@ def test_a_page_is_asked_for_by_the_last_account_and_says_who_asks(world: World,
         ("acct-0003", 2, None),
     ]
     assert {(asked.run_id, asked.attempt, asked.agent) for asked in provider.asked} == {
-        (f"{JOB}/{NIGHT}/1", "1", "scheduled-reconciler")
+        (f"{JOB}/{NIGHT}/1", "1", "reconciler")
     }
 
 
@@ -703,6 +703,43 @@ def test_a_night_costs_its_pages_and_at_most_two_requests_for_each_interruption(
     assert [result.outcome for result in night(world, "nightly")] == ["completed"]
     assert world.view() == granted(names)
     assert pages <= len(provider.asked) <= pages + 2 * kills
+
+
+@pytest.mark.field("B37")
+def test_a_checkpoint_that_was_not_saved_is_asked_from_again(world: World, provider: Provider) -> None:
+    world.set(page_size=2)
+    names = stock(provider, 6)
+    wire = Wire(world.client)
+    wire.next("commit", PASS, then=NEVER_SENT)
+    with pytest.raises(TransientFailure):
+        night(world, "nightly")
+    assert world.progress()["checkpoint"] == "acct-0001"
+    wire.next("commit")
+    (result,) = later(world, job=from_provider)
+    assert (result.outcome, result.resumed_after, result.accounts) == ("completed", "acct-0001", 4)
+    assert world.view() == granted(names)
+    assert [asked.after for asked in provider.asked] == [None, "acct-0001", "acct-0001", "acct-0003"]
+
+
+@pytest.mark.field("B25")
+def test_writes_grow_with_pages_and_a_throttled_row_is_a_clean_stop(world: World, provider: Provider) -> None:
+    world.set(page_size=50, range_size=50)
+    names = stock(provider, 200)
+    for name in names:
+        world.view_row(name, plan="gold")
+    wire = Wire(world.client)
+    throttled = cancelled({"LEASE": "ThrottlingError"})
+    wire.next("commit", throttled, throttled, throttled, PASS, PASS, then=throttled)
+    with pytest.raises(TransientFailure):
+        night(world, "nightly")
+    assert (world.progress()["checkpoint"], world.progress()["attempts"]) == ("acct-0099", 0)
+    wire.next("commit")
+    (result,) = later(world, job=from_provider)
+    assert (result.outcome, result.resumed_after, result.accounts) == ("completed", "acct-0099", 100)
+    assert [asked.after for asked in provider.asked] == [
+        *(None, "acct-0049", "acct-0099"),
+        *("acct-0099", "acct-0149"),
+    ]
 
 
 # the deployed function

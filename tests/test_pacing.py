@@ -173,6 +173,7 @@ def test_the_guards_question_and_what_is_read_anew_keep_the_pace(world: World, p
     assert not too_fast(provider, 2)
 
 
+@pytest.mark.field("B39")
 def test_seven_missed_nights_and_this_one_keep_their_rates_oldest_first(world: World, provider: Provider) -> None:
     """The order of the deadlines: a younger night never starts before an older one is done."""
     world.set(page_size=2, source_requests_per_second=5, backfill_requests_per_second=2, catch_up_days=8)

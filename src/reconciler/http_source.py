@@ -142,7 +142,7 @@ class HttpSource:
         settings = self._invocation.settings
         headers = {
             "Accept": "application/json",
-            "User-Agent": "scheduled-reconciler",
+            "User-Agent": "reconciler",
             "X-Run-Id": quote(self._reader.run_id),
             "X-Attempt": str(self._reader.attempt),
         }
