@@ -32,6 +32,7 @@ from moto import mock_aws
 
 from tests.world import World
 from tools.emulator import emulator
+from tools.provider import Provider
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -84,6 +85,14 @@ def client() -> Iterator[DynamoDBClient]:
 def world(client: DynamoDBClient) -> World:
     """An empty world on moto, with the template's defaults."""
     return World(client)
+
+
+@pytest.fixture
+def provider(world: World) -> Iterator[Provider]:
+    """The source of that world, asked over HTTP, with a log by the world's clock."""
+    with Provider(now=world.clock.monotonic) as provider:
+        world.set(source="http", source_url=provider.url)
+        yield provider
 
 
 @pytest.fixture(scope="session")

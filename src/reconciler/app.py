@@ -13,13 +13,14 @@ from reconciler.errors import InvalidTrigger
 from reconciler.fencing import release_lease
 from reconciler.idempotency import once_per_slot
 from reconciler.invocation import Invocation
+from reconciler.merge import Side
 from reconciler.observability import count, emitting, logger
 from reconciler.pausing import pause_job, resume_job
 from reconciler.preview import preview
 from reconciler.rerun import rerun
 from reconciler.run import run
-from reconciler.settings import Settings
-from reconciler.source import AccountsTable
+from reconciler.settings import HTTP, Settings
+from reconciler.source import AccountsTable, SourceRecord
 from reconciler.triggers import parse_trigger
 from reconciler.verbs import Verb, obey, same_command
 from reconciler.verify import verify
@@ -64,7 +65,7 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
     answer: dict[str, Any] = {"trigger": trigger.kind, "slot": trigger.slot}
 
     def body() -> dict[str, Any]:
-        job = Job(AccountsTable(invocation), EntitlementsTable(invocation))
+        job = Job(_source(invocation), EntitlementsTable(invocation))
         if command := trigger.command:
             outcome, result = obey(command, DOES[command.verb], job, invocation=invocation)
             logger.info("command ended", slot=trigger.slot, verb=command.verb, outcome=outcome)
@@ -112,6 +113,15 @@ def _invocation(context: LambdaContext, calls_after: int = 0) -> Invocation:
         remaining_ms=lambda: context.get_remaining_time_in_millis() - kept_ms,
         owner=f"{context.function_name}/{context.aws_request_id}",
     )
+
+
+def _source(invocation: Invocation) -> Side[SourceRecord]:
+    """The source that the settings choose; what only the other one needs is not imported."""
+    if invocation.settings.source == HTTP:
+        from reconciler.http_source import HttpSource
+
+        return HttpSource(invocation)
+    return AccountsTable(invocation)
 
 
 @lru_cache(maxsize=1)

@@ -44,14 +44,16 @@ def dynamodb(settings: Settings) -> DynamoDBClient:
     Except for an answer that keeps trickling in: a read timeout is about silence. Then the platform's timeout is the
     end of the invocation, and the lease's expiry the way on.
     """
-    return boto3.client(
-        "dynamodb",
-        config=Config(
-            connect_timeout=settings.connect_timeout_seconds,
-            read_timeout=settings.read_timeout_seconds,
-            retries={"mode": "standard", "total_max_attempts": settings.sdk_max_attempts},
-            tcp_keepalive=True,
-        ),
+    return boto3.client("dynamodb", config=config(settings))
+
+
+def config(settings: Settings) -> Config:
+    """Of every client: the timeouts and attempts that `settings.call_budget_s` is computed from."""
+    return Config(
+        connect_timeout=settings.connect_timeout_seconds,
+        read_timeout=settings.read_timeout_seconds,
+        retries={"mode": "standard", "total_max_attempts": settings.sdk_max_attempts},
+        tcp_keepalive=True,
     )
 
 

@@ -17,12 +17,15 @@ from decimal import Decimal
 
 from reconciler.checksum import canonical
 from reconciler.decisions import CHANGE, GRANT, REVOKE, Decision, Effect
-from reconciler.items import storable
+from reconciler.items import MAX_ITEM_BYTES, MAX_NAME_BYTES, size, storable
 from reconciler.keys import unfit
 from reconciler.merge import Pair
 from reconciler.source import SourceRecord
 from reconciler.stamp import unfit_version
 from reconciler.view import ViewRow
+
+ROW_OVERHEAD_BYTES = 500
+"""Rough size of a view row without id and entitlements."""
 
 
 def decide(pair: Pair[SourceRecord, ViewRow]) -> Decision:
@@ -45,9 +48,13 @@ def _unreadable(pair: Pair[SourceRecord, ViewRow]) -> str | None:
     if reason := unfit(pair.account_id):
         return f"account_id {reason}"
     if record is not None:
+        if record.unreadable is not None:
+            return f"source {record.unreadable}"
         if record.status not in ("active", "cancelled"):
             return "source status is neither 'active' nor 'cancelled'"
         if record.status == "active" and (reason := _bad_entitlements(record.entitlements)):
+            return f"source {reason}"
+        if record.status == "active" and (reason := _too_large(pair.account_id, record.entitlements)):
             return f"source {reason}"
     if row is not None:
         if reason := _bad_entitlements(row.entitlements):
@@ -63,8 +70,20 @@ def _bad_entitlements(value: object) -> str | None:
     for name, entry in value.items():
         if not isinstance(name, str):
             return "entitlements have a name that is not text"
+        if not name or not storable(name):
+            return f"entitlements have the name {name[:60]!r}, which DynamoDB cannot store"
+        if (bytes_ := size(name)) > MAX_NAME_BYTES:
+            return f"entitlement {name[:60]!r}… has a name of {bytes_} bytes, more than DynamoDB's {MAX_NAME_BYTES}"
         if not isinstance(entry, str | bool | int | Decimal):
             return f"entitlement {name[:60]!r} is neither text, number nor boolean"
-        if isinstance(entry, int | Decimal) and not storable(entry):
-            return f"entitlement {name[:60]!r} is a number that DynamoDB cannot store"
+        if not storable(entry):
+            kind = "text" if isinstance(entry, str) else "number"
+            return f"entitlement {name[:60]!r} is a {kind} that DynamoDB cannot store"
     return None
+
+
+def _too_large(account_id: str, entitlements: object) -> str | None:
+    bytes_ = ROW_OVERHEAD_BYTES + size(account_id) + size(entitlements)
+    if bytes_ <= MAX_ITEM_BYTES:
+        return None
+    return f"entitlements make a row of {bytes_} bytes, more than DynamoDB's {MAX_ITEM_BYTES}"

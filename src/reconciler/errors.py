@@ -14,9 +14,10 @@ ReconcilerError
 │   ├── LeaseLost             somebody else owns the segment now
 │   └── Paused                an operator or the revocation guard paused the job
 ├── OutOfTime           the invocation has no time for one more call: a clean yield
-├── TransientFailure    AWS did not answer, or throttled: the attempt is given back, the next tick retries
+├── TransientFailure    AWS or the source did not answer, or throttled: the attempt is given back, the next tick retries
 ├── SourceWait          the source asks for a pause that no lease is held for: a clean yield until then
 ├── GuardTripped        too many revocations: the job pauses itself and waits for a person
+├── SourceInvalid       the source answered what cannot be worked with: the attempt fails
 └── SourceOrderError    a source or view broke its contract: the attempt fails
 """
 
@@ -97,7 +98,7 @@ class OutOfTime(ReconcilerError):
 
 
 class TransientFailure(ReconcilerError):
-    """AWS throttled, failed or did not answer within the retries; the cause is chained."""
+    """AWS or the source throttled, failed or did not answer within the retries; a cause of AWS is chained."""
 
 
 class SourceWait(ReconcilerError):
@@ -110,6 +111,10 @@ class SourceWait(ReconcilerError):
 
 class GuardTripped(ReconcilerError):
     """A range would revoke more than a person allowed; it was not committed."""
+
+
+class SourceInvalid(ReconcilerError):
+    """The source refused, or its answer breaks the protocol; the message says how, and holds no payload."""
 
 
 class SourceOrderError(ReconcilerError):

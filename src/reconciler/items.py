@@ -5,6 +5,7 @@ Whole numbers come back as int, others as Decimal, so nothing is rounded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -19,6 +20,13 @@ SCHEMA = 1
 MAX_DIGITS = 38
 """Of a DynamoDB number. Longer whole numbers stay Decimals: as int they would have digits that cannot be stored."""
 
+MIN_EXPONENT, MAX_EXPONENT = -130, 125
+"""Of a DynamoDB number, written with one digit before the point."""
+
+MAX_NAME_BYTES = 65_535
+MAX_ITEM_BYTES = 400 * 1024
+"""Of a DynamoDB attribute's name, and of a row."""
+
 Row = dict[str, Any]
 
 _serialize = TypeSerializer().serialize
@@ -30,13 +38,27 @@ def to_item(row: Mapping[str, object]) -> dict[str, Any]:
     return {name: _serialize(value) for name, value in row.items()}
 
 
-def storable(number: int | Decimal) -> bool:
-    """Whether a number can be written exactly as it is."""
+def storable(value: str | int | Decimal) -> bool:
+    """Whether a number or text can be written exactly as it is; no UTF-8 holds a lone surrogate."""
+    if isinstance(value, str):
+        return value.isascii() or not re.search("[\ud800-\udfff]", value)
     try:
-        _serialize(number)
+        _serialize(value)
     except (TypeError, ArithmeticError):
         return False
-    return Decimal(number).is_finite()  # boto3 lets -Infinity pass
+    number = Decimal(value)  # boto3 lets -Infinity pass, and exponents that DynamoDB does not
+    return number.is_finite() and (not number or MIN_EXPONENT <= number.adjusted() <= MAX_EXPONENT)
+
+
+def size(value: object) -> int:
+    """Bytes that a storable value takes, as DynamoDB counts them for its limit of an item, or a few more."""
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, Mapping):
+        return 3 + sum(1 + size(name) + size(entry) for name, entry in value.items())
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return 3 + len(Decimal(value).as_tuple().digits) // 2
+    return 1
 
 
 def from_item(item: Mapping[str, Any]) -> Row:

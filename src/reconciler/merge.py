@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from reconciler.errors import SourceOrderError
+from reconciler.items import storable
 
 
 class HasAccountId(Protocol):
@@ -37,11 +38,16 @@ class Page(Generic[Row]):
     more_after: str | None
 
     def checked(self, after: str | None, upto: str | None) -> Page[Row]:
-        """The page itself. Raises SourceOrderError unless its ids are texts that rise strictly within (after, upto]."""
+        """The page itself.
+
+        Raises SourceOrderError unless its ids are texts, storable as UTF-8, that rise strictly within (after, upto].
+        """
         last = after
         for row in self.rows:
             if not isinstance(row.account_id, str):
                 raise SourceOrderError(f"account id {row.account_id!r} is not text")
+            if not storable(row.account_id):
+                raise SourceOrderError(f"account id {row.account_id!r} holds a lone surrogate, which has no UTF-8")
             if last is not None and row.account_id <= last:
                 raise SourceOrderError(f"{row.account_id!r} came after {last!r}")
             if upto is not None and row.account_id > upto:

@@ -27,6 +27,9 @@ WORKER_METRICS = {
     "RangeConflicts": MetricUnit.Count,
     "AccountsRejected": MetricUnit.Count,
     "ConsistencyLag": MetricUnit.Seconds,
+    "SourceRequests": MetricUnit.Count,
+    "SourceThrottled": MetricUnit.Count,
+    "SourceWaitSeconds": MetricUnit.Seconds,
 }
 """Emitted by the reconcile function when there is something to count."""
 

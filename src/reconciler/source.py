@@ -17,11 +17,15 @@ from reconciler.tables import read_accounts
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """An account as the source holds it, not yet checked: `diff.decide` rejects what it cannot read."""
+    """An account as the source holds it, not yet checked: `diff.decide` rejects what it cannot read.
+
+    `unreadable` is why the source itself could not read the rest of it.
+    """
 
     account_id: str
     status: object
     entitlements: object
+    unreadable: str | None = None
 
 
 class AccountsTable:

@@ -70,11 +70,15 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
     holding = attempt.holding
     if holding.prior_attempts >= settings.max_attempts:
         return stop(attempt, Ending("needs_repair", f"{holding.prior_attempts} attempts without progress"), invocation)
-    backlog = overtaken(holding.record.interval_id, invocation.clock.now_ms(), settings)
-    reader = Reader(holding.record.run_id, holding.prior_attempts + 1, backlog, lambda: patience_s(attempt, invocation))
-    sides = Sides(read_by(reader, job.source), job.view, holding.lease.segment, settings.page_size)
     size = max(1, settings.range_size // SHRINK**holding.prior_attempts)
+    reader = Reader(
+        run_id=holding.record.run_id,
+        attempt=holding.prior_attempts + 1,
+        backlog=overtaken(holding.record.interval_id, invocation.clock.now_ms(), settings),
+        patience_s=lambda: patience_s(attempt, invocation),
+    )
     try:
+        sides = Sides(read_by(reader, job.source), job.view, holding.lease.segment, settings.page_size)
         while True:
             if scan(attempt, sides, size, invocation) and complete_segment(attempt, invocation):
                 return "completed"
@@ -87,7 +91,8 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
         too_slow = attempt.began_range and not attempt.holding.ranges
         return stop(attempt, Ending("yielded", str(time_up), counts=too_slow, waits=too_slow), invocation)
     except SourceWait as wait:
-        return stop(attempt, Ending("yielded", str(wait), source_wait_s=wait.seconds), invocation)
+        wait_s = min(wait.seconds, settings.backoff_max_seconds)
+        return stop(attempt, Ending("yielded", str(wait), source_wait_s=wait_s), invocation)
     except GuardTripped as tripped:
         logger.error("revocation guard tripped", reason=str(tripped))
         try:

@@ -1,0 +1,174 @@
+"""A source behind somebody's REST interface, read page by page at a pace.
+
+    GET <SourceUrl>/accounts?after=<id>&limit=<n>[&segment=<sss>&segments=<n>]
+
+The accounts with an id above `after`, by UTF-8 bytes, at most `limit` of them; where there are several segments, those
+for which `keys.segment_of` says so. `provider_answers` tells how an answer is read. A page costs at most
+SDK_MAX_ATTEMPTS requests. Each is paced, has a deadline inside the call budget, and is sent only while the reader has
+patience left: a worker that was frozen, and whose lease may be another's, sends nothing when it wakes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from reconciler import http_wire, keys
+from reconciler.errors import OutOfTime, SourceInvalid, SourceWait, TransientFailure
+from reconciler.invocation import Invocation
+from reconciler.merge import Page
+from reconciler.observability import count, logger
+from reconciler.pacing import Limiter, per_segment
+from reconciler.provider_answers import Again, asked_after, read_answer
+from reconciler.reader import Reader
+from reconciler.source import SourceRecord
+from reconciler.source_token import bearer_token
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 2.0
+"""Before asking again where the provider names no time of its own; doubled each time."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What one read cost."""
+
+    requests: int = 0
+    throttled: int = 0
+    waited_s: float = 0.0
+
+
+class HttpSource:
+    """A provider's accounts; a merge.Side, and one that knows its reader: without one, a person only looks."""
+
+    def __init__(self, invocation: Invocation, reader: Reader | None = None) -> None:
+        settings = invocation.settings
+        after_it_s = 2 * settings.call_budget_s + settings.slack_s
+        self._invocation = invocation
+        self._reader = reader or Reader(
+            settings.job_name, 1, backlog=True, patience_s=lambda: max(0.0, invocation.remaining_s - after_it_s)
+        )
+        backfill = self._reader.backlog
+        rate = settings.backfill_requests_per_second if backfill else settings.source_requests_per_second
+        self._limiter = Limiter(per_segment(rate, settings.segment_count), invocation.clock)
+
+    def read_by(self, reader: Reader) -> HttpSource:
+        """See reader.KnowsItsReader."""
+        return HttpSource(self._invocation, reader)
+
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+        """See merge.Side.
+
+        Raises TransientFailure for no answer, SourceWait when the provider or the pace asks for a longer pause than
+        the reader has patience, OutOfTime when it has none, SourceInvalid and SourceOrderError for a wrong answer.
+        """
+        asked = asked_after(after)
+        query: dict[str, str | int] = {} if asked is None else {"after": asked}
+        query["limit"] = limit
+        segments = self._invocation.settings.segment_count
+        if segments > 1:
+            query |= {"segment": segment, "segments": segments}
+        url = f"{self._invocation.settings.source_url.rstrip('/')}/accounts?{urlencode(query)}"
+        with self._counted() as told:
+            page = self._ask(url, told).checked(asked or None, None)  # a provider may take an empty `after` for none
+        for record in page.rows:
+            if record.unreadable is None and keys.segment_of(record.account_id, segments) != segment:
+                raise SourceInvalid(f"account {record.account_id!r} does not belong to segment {segment} of {segments}")
+        return _within(page, after, upto)
+
+    @contextmanager
+    def _counted(self) -> Iterator[Told]:
+        told = Told()
+        try:
+            yield told
+        finally:
+            for name, value in (
+                ("SourceRequests", told.requests),
+                ("SourceThrottled", told.throttled),
+                ("SourceWaitSeconds", told.waited_s),
+            ):
+                if value:
+                    count(name, value)
+
+    def _ask(self, url: str, told: Told) -> Page[SourceRecord]:
+        """One page, asked for until it is answered or the attempts are used up."""
+        clock, attempts = self._invocation.clock, self._invocation.settings.sdk_max_attempts
+        token_refused = False
+        again: Again | None = None
+        pause_s, resume_at = FIRST_PAUSE_S, clock.monotonic()
+        for _ in range(attempts):
+            self._patience_s()
+            token = bearer_token(self._invocation.settings, fresh=again is not None and again.token_refused)
+            self._wait(resume_at, again, told)
+            told.requests += 1
+            read = self._send(url, token)
+            if isinstance(read, Page):
+                return read
+            if read.token_refused and (token_refused or token is None):
+                raise read.error
+            again, token_refused = read, token_refused or read.token_refused
+            if again.throttled:
+                told.throttled += 1
+                logger.info("the provider throttles", wait_s=again.wait_s)
+            resume_at = clock.monotonic() + (pause_s if again.wait_s is None else again.wait_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        assert again is not None
+        if again.wait_s is not None:
+            raise SourceWait(again.wait_s, f"{attempts} requests were throttled")
+        raise again.error
+
+    def _patience_s(self) -> float:
+        patience_s = self._reader.patience_s()
+        if patience_s <= 0:
+            raise OutOfTime("no time is left in which the source could answer")
+        return patience_s
+
+    def _wait(self, resume_at: float, again: Again | None, told: Told) -> None:
+        """Until a monotonic moment and the pace allow a request; `again` is why there is one more."""
+        clock = self._invocation.clock
+        while True:
+            patience_s = self._patience_s()
+            wait_s = max(resume_at - clock.monotonic(), self._limiter.wait_s)
+            if wait_s <= 0:
+                return
+            if wait_s > patience_s:
+                if again is not None and again.wait_s is None:
+                    raise again.error
+                raise SourceWait(wait_s, "the provider asked for it" if again else "so slow a pace is set")
+            clock.sleep(wait_s)
+            told.waited_s += wait_s
+
+    def _send(self, url: str, token: str | None) -> Page[SourceRecord] | Again:
+        settings = self._invocation.settings
+        headers = {
+            "Accept": "application/json",
+            "User-Agent": "reconciler",
+            "X-Run-Id": quote(self._reader.run_id),
+            "X-Attempt": str(self._reader.attempt),
+        }
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        with self._limiter.request():
+            try:
+                answer = http_wire.get(
+                    url, headers, connect_s=settings.connect_timeout_seconds, read_s=settings.read_timeout_seconds
+                )
+            except http_wire.NotTrusted as untrusted:
+                raise SourceInvalid(f"the provider's certificate is not trusted: {untrusted}") from None
+        if isinstance(answer, str):
+            return Again(TransientFailure(f"no complete answer from {settings.source_url}: {answer}"))
+        return read_answer(answer, self._invocation.clock.now_ms())
+
+
+def _within(page: Page[SourceRecord], after: str | None, upto: str | None) -> Page[SourceRecord]:
+    """The page within the asked bounds; what lies beyond is read again later: it must not be older than the view."""
+    rows = tuple(
+        row
+        for row in page.rows
+        if (after is None or row.account_id > after) and (upto is None or row.account_id <= upto)
+    )
+    on = page.more_after
+    last = page.rows[-1].account_id if page.rows else None
+    ends = upto is not None and any(read_to is not None and read_to >= upto for read_to in (last, on))
+    return Page(rows, None if ends else on)
