@@ -19,6 +19,9 @@ from tools.seed import plan
 EXEMPT = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
 """Lambda's own calls, which no call of ours needs: logging and tracing."""
 
+FIRST_QUERY = "a look at an unfinished night" if NIGHT.date() == datetime.now(UTC).date() else "a first look"
+"""Records are read up to today's: in the first hour of a day the night that comes next is today's already."""
+
 NEEDED = {
     "ReconcileRole": {
         Permission("dynamodb:GetItem", "ControlTable"): "the night",
@@ -37,7 +40,7 @@ NEEDED = {
     },
     "WatchdogRole": {
         Permission("dynamodb:GetItem", "ControlTable"): "a first look",
-        Permission("dynamodb:Query", "ControlTable"): "a look at an unfinished night",
+        Permission("dynamodb:Query", "ControlTable"): FIRST_QUERY,
         Permission("dynamodb:DescribeTable", "ControlTable"): "a first look",
     },
     "SchedulerRole": {
