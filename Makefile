@@ -36,9 +36,9 @@ test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
 	.venv/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 sweep: $(DEV)  ## Disturb every AWS call in every way, and write the figures into docs/guarantees.json (minutes)
-	PYTHONPATH=src .venv/bin/python -m tests.sweep
+	PYTHONPATH=src .venv/bin/python -m tests.sweep $(ARGS)
 
-soak: $(DEV)  ## Interleave real workers in 2,000 seeded orders (SEEDS=17 to replay one), and keep the figures
+soak: $(DEV)  ## Interleave real workers in 2,000 seeded orders (SEEDS=17 to replay one), and keep the figures (minutes)
 	PYTHONPATH=src .venv/bin/python -m tests.simulator --write $(SEEDS)
 
 chaos: $(DEV) $(EMULATOR)  ## Race, freeze and kill real processes on a bad network, and keep the figures (minutes)

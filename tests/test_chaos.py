@@ -25,7 +25,7 @@ def kept(figures: Callable[..., None]) -> Kept:
     """Tells what a scenario came to; returns its figures when nothing was broken."""
 
     def judged(outcome: Outcome) -> dict[str, int]:
-        figures(**outcome.figures)
+        figures(**{f"{outcome.name}: {name}": count for name, count in outcome.figures.items()})
         assert not outcome.violations, str(outcome)
         return dict(outcome.figures)
 

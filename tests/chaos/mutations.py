@@ -30,11 +30,6 @@ def fence(writer: str, step: str) -> bool:
     return writer in WRITERS and writer != "acquire" and step == "LEASE"
 
 
-def checkpoint(writer: str, step: str) -> bool:
-    """A write of a holder does not ask where the checkpoint is."""
-    return writer in WRITERS and writer != "acquire" and step == "PROGRESS"
-
-
 def without(loses: Matters, patch: pytest.MonkeyPatch, proxy: Proxy) -> None:
     """Every message that passes this proxy is without that condition."""
     forward = proxy.forward

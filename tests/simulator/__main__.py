@@ -6,11 +6,14 @@ import argparse
 import sys
 
 from tests.guarantees import record
-from tests.simulator.soak import soak, told
+from tests.simulator.soak import BATCH, soak, told
 from tests.simulator.stage import stage
 
 FULL = 2000
 """So many seeds make a figure to keep."""
+
+EVERY = 200
+"""After so many seeds it says how far it is."""
 
 
 def main() -> int:
@@ -26,10 +29,13 @@ def main() -> int:
         print(words)
         return int("VIOLATION" in words)
     broken = []
-    for seed, found in soak(range(int(first), int(end))):
-        broken.append(seed)
-        print(f"seed {seed}: {found[0]}\n    again: make soak SEEDS={seed}", flush=True)
     seeds = int(end) - int(first)
+    for number, batch in enumerate(soak(range(int(first), int(end))), 1):
+        for seed, found in batch:
+            broken.append(seed)
+            print(f"seed {seed}: {found[0]}\n    again: make soak SEEDS={seed}", flush=True)
+        if number * BATCH % EVERY == 0:
+            print(f"{number * BATCH} of {seeds} seeds", flush=True)
     print(f"{seeds} seeds, {len(broken)} with violations")
     if asked.write and seeds >= FULL:
         record({"seeds": seeds, "seed_violations": len(broken)})

@@ -136,7 +136,7 @@ class Simulation:
         context = cast("LambdaContext", Context(cast(Any, WorkersClock(self.time)), seconds, name))
         actor = self.enter(kind, lambda: app.reconcile(said, context))
         actor.clock_ms = self.faults.skew()
-        self.note(f"{actor.name} is woken by {said['detail-type']} {said.get('time') or said['detail']}")
+        self.note(f"{actor.name} is woken by {said['detail-type']} {said.get('time', '')} {said['detail']}")
 
     def enter(self, kind: str, work: Callable[[], object]) -> Actor:
         actor = Actor(f"{kind}-{len(self.actors)}", work)

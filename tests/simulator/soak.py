@@ -15,6 +15,10 @@ from tests.simulator.stage import Stage, stage
 
 BATCH = 10
 
+LEGEND = """\
+sends X: the message is about to leave; awaits X (status): it was applied, its answer is on the way; behind a dash what
+becomes of either: unsent, late (arrives later), twice (a copy arrives later), lost, throttled, conflict, mixed, kill"""
+
 _KEPT = ExitStack()
 atexit.register(_KEPT.close)
 
@@ -31,17 +35,18 @@ def violations(seeds: Sequence[int]) -> list[tuple[int, list[str]]]:
     return [(seed, found) for seed, found in played if found]
 
 
-def soak(seeds: range) -> Iterator[tuple[int, list[str]]]:
-    """What each broken seed broke, on all cores."""
+def soak(seeds: range) -> Iterator[list[tuple[int, list[str]]]]:
+    """What each broken seed of a batch broke, batch by batch, on all cores."""
     batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
     with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as processes:
-        for found in processes.map(violations, batches):
-            yield from found
+        yield from processes.map(violations, batches)
 
 
 def told(seed: int, stage: Stage) -> str:
     """What happened in a seed, what that broke, and how to see it again."""
     played = simulate(seed, stage)
-    world = f"seed {seed}: {dict(played.population.settings)}"
+    people = played.population
+    world = f"seed {seed}: mostly {people.accent}, {people.workers} workers, accounts {' '.join(people.names)}"
     ending = [f"VIOLATION {one}" for one in played.violations] or ["no violation"]
-    return "\n".join([world, *played.schedule, *ending, f"again: make soak SEEDS={seed}"])
+    again = f"again: make soak SEEDS={seed}"
+    return "\n".join([world, str(dict(people.settings)), LEGEND, *played.schedule, *ending, again])
