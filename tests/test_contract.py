@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,11 @@ from reconciler.merge import Page, Side
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
 from tests.contract import EMPTY_AT_THE_END, EMPTY_BETWEEN, FIVE, PLAIN, SourceContract, ids, walk
+from tests.providers import source
 from tests.test_field_ids import keys_as_dynamodb_takes_them
 from tests.world import World
+from tools.provider import Provider
+from tools.provider_faults import Draft
 
 ALL = (PLAIN, EMPTY_BETWEEN, EMPTY_AT_THE_END)
 
@@ -111,6 +115,41 @@ class TestEntitlementsTableOnTheEmulator(Entitlements):
     @pytest.fixture(autouse=True)
     def _world(self, live: World) -> None:
         self.begin(live)
+
+
+@dataclass(slots=True)
+class OddProvider(Provider):
+    """Its pages go on though they are empty, or though nothing is left."""
+
+    paging: str = PLAIN
+
+    def page(self, query: dict[str, str]) -> Draft:
+        draft = Provider.page(self, query)
+        if draft.accounts and self.paging == EMPTY_AT_THE_END:
+            draft.on = draft.on or json.loads(draft.accounts[-1])["account_id"]
+        after = query.get("after", "")
+        if draft.accounts and self.paging == EMPTY_BETWEEN and not after.endswith("\x01"):
+            return Draft([], f"{after}\x01")
+        return draft
+
+
+class TestHttpSource(SourceContract):
+    pagings = ALL
+
+    @pytest.fixture(autouse=True)
+    def _provider(self, world: World) -> Iterator[None]:
+        self.world = world
+        with OddProvider(now=world.clock.monotonic) as self.provider:
+            world.set(source="http", source_url=self.provider.url, source_requests_per_second=10_000.0)
+            yield
+
+    def holding(self, ids: Sequence[str], *, segments: int = 1, paging: str = PLAIN) -> Side[Any]:
+        self.world.set(segment_count=segments)
+        self.provider.paging = paging
+        self.provider.accounts.clear()
+        for name in ids:
+            self.provider.put(name, plan="gold")
+        return source(self.world)
 
 
 # -------------------------------------------------------------------------------------------------------- the suite's

@@ -127,6 +127,7 @@ class Provider:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms for its headers to be acknowledged
     provider: Provider
     connection_no: int
 
