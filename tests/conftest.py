@@ -20,15 +20,17 @@ os.environ |= {
 for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"):
     os.environ.pop(name, None)
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from botocore.config import Config
 from hypothesis import settings
 from moto import mock_aws
+from moto.dynamodb.models.dynamo_type import Item
+from moto.dynamodb.models.table import Table
 
 from tests.world import World
 from tools.emulator import emulator
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 SESSION = boto3.Session()
 """Loads the service's description once; mock_aws forgets boto3's own session at every start."""
+
+COPIED: tuple[Any, ...] = (Table, Item)
+"""Moto copies these for each transaction, and would remember every copy: hundreds of megabytes in a long test."""
 
 # The same examples everywhere, however slow the machine is.
 settings.register_profile("suite", deadline=None, derandomize=True)
@@ -78,6 +83,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def client() -> Iterator[DynamoDBClient]:
     """A client on moto, for single-threaded logic."""
     with mock_aws():
+        for kind in COPIED:
+            kind.instances_tracked = deque(maxlen=0)
         yield SESSION.client("dynamodb", config=Config(retries={"mode": "standard", "total_max_attempts": 3}))
 
 
