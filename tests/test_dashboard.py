@@ -26,8 +26,8 @@ BODY: str = RESOURCES["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
 FUNCTIONS = {("FunctionName", "${ReconcileFunction}"), ("FunctionName", "${WatchdogFunction}")}
 QUEUES = {("QueueName", "${Undelivered.QueueName}"), ("QueueName", "${Failed.QueueName}")}
 LAMBDA = {"Errors": "Sum", "Throttles": "Sum", "Invocations": "Sum", "Duration": "Maximum"}
-SUMMED = {name for name, unit in WORKER_METRICS.items() if unit.value == "Count"}
-"""What happened in a period is the sum of what each invocation counted; an age or a state is its latest worst."""
+SUMMED = {name for name, unit in WORKER_METRICS.items() if unit.value == "Count"} | {"SourceWaitSeconds"}
+"""What happened in a period is the sum of what each read or invocation counted; an age is its latest worst."""
 
 
 @dataclass(frozen=True, slots=True)

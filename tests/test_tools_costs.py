@@ -80,6 +80,8 @@ def test_the_document_says_what_the_script_prints(capsys: pytest.CaptureFixture[
     total = sum(costs.month(10_000_000, costs.measured(), costs.prices()).values())
     readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
     assert f"${total:.0f} at ten million" in readme
+    more = costs.SOURCE_METRICS * costs.prices()["metric"]
+    assert f"`Source=http` adds three metrics, ${more:.2f}," in " ".join(document.split())
     listed = json.loads(costs.PRICES.read_text("utf-8"))
     assert f"{listed['region']} list prices of {listed['as_of']}" in " ".join(document.split())
 
@@ -99,7 +101,9 @@ def test_every_price_has_a_unit_and_a_source_and_is_used() -> None:
 
 
 def test_what_is_counted_is_what_the_template_and_the_code_have() -> None:
-    assert len(WORKER_METRICS | WATCHDOG_METRICS) == costs.METRICS
+    declared = WORKER_METRICS | WATCHDOG_METRICS
+    of_a_provider = {name for name in declared if name.startswith("Source")}
+    assert (len(declared) - len(of_a_provider), len(of_a_provider)) == (costs.METRICS, costs.SOURCE_METRICS)
     dashboards = [b for b in load_template()["Resources"].values() if b["Type"] == "AWS::CloudWatch::Dashboard"]
     assert len(dashboards) <= costs.DASHBOARDS
     functions = [b for b in load_template()["Resources"].values() if b["Type"] == "AWS::Serverless::Function"]

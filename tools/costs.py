@@ -41,6 +41,9 @@ IDLE_SECONDS = 0.3
 """Of an idle tick or a look: three requests of 20 ms, and a cold start now and then."""
 
 METRICS = 18
+SOURCE_METRICS = 3
+"""More, for a source that is a provider's: with Source=http only."""
+
 DASHBOARDS = 1
 
 
