@@ -16,7 +16,7 @@ from tests.sweep.play import rehearsed
 from tests.sweep.scenes import COMMANDS, NIGHTS, SCENES, Scene
 from tests.sweep.sweeping import Stride, sweep
 
-THINNED = Stride(points=17, pairs=37)
+THINNED = Stride(points=23, pairs=37)
 """No multiple of what can happen to a call, so that each of it is met."""
 
 

@@ -7,14 +7,13 @@ found broken. The ledger, not a worker, says what was true then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from reconciler import keys
 from reconciler.checksum import MODULUS, canonical
-from reconciler.items import Row
 from reconciler.records import RUNNABLE
 from tests.simulator.ledger import Ledger
+from tests.simulator.limits import attempts_count, commits_stop, leases_run_out
+from tests.simulator.writes import Write, named
 from tests.world import JOB
 
 CHANGES = ("granted", "changed", "revoked")
@@ -27,24 +26,6 @@ NEXT_STATES = {
     "COMPLETED": {"RUNNING"},
 }
 """After NEEDS_REPAIR the segments that are leased finish, and the last of them completes the interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One row of a message: `name` is its sort key in the ControlTable, its account in the view."""
-
-    table: str
-    name: str
-    before: Row | None
-    after: Row | None
-
-    def __getitem__(self, attribute: str) -> tuple[Any, Any]:
-        """An attribute before and after; None where there is none."""
-        return (self.before or {}).get(attribute), (self.after or {}).get(attribute)
-
-
-def named(writes: Sequence[Write], prefix: str) -> list[Write]:
-    return [write for write in writes if write.table == "ControlTable" and write.name.startswith(prefix)]
 
 
 def effects(writes: Sequence[Write]) -> list[Write]:
@@ -184,7 +165,7 @@ def completions(writes: Sequence[Write], ledger: Ledger) -> Iterator[str]:
         if write["state"][1] != "COMPLETED" or write["state"][0] == "COMPLETED":
             continue
         interval_id = write.name.removeprefix("INTERVAL#")
-        segments = keys.segments(ledger.segment_count)
+        segments = keys.segments(ledger.settings.segment_count)
         rows = [ledger.control(keys.progress(interval_id, after["pass"], segment)) or {} for segment in segments]
         if sorted(after["segments"]) != list(segments) or not all(row.get("done") for row in rows):
             yield f"{write.name}: COMPLETED, but not every segment is done"
@@ -224,6 +205,9 @@ RULES: tuple[Callable[[Sequence[Write], Ledger], Iterator[str]], ...] = (
     run_records,
     completions,
     the_job,
+    leases_run_out,
+    commits_stop,
+    attempts_count,
 )
 
 

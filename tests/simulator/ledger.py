@@ -16,6 +16,8 @@ from moto.dynamodb.models.table import Table
 from reconciler import keys
 from reconciler.checksum import digest
 from reconciler.items import Row, from_item
+from reconciler.settings import Settings
+from tests.simulator.clock import Time
 from tests.world import JOB
 
 BEFORE_ALL = -1
@@ -42,7 +44,9 @@ class Ledger:
     """
 
     tables: Mapping[str, str]
-    segment_count: int
+    settings: Settings
+    time: Time
+    clocks_are_right: bool
     step: int = 0
     accounts: set[str] = field(default_factory=set)
     stands: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -85,7 +89,7 @@ class Ledger:
         return self.row("EntitlementsTable", self.segment(account_id), account_id)
 
     def segment(self, account_id: str) -> str:
-        return keys.segment_of(account_id, self.segment_count)
+        return keys.segment_of(account_id, self.settings.segment_count)
 
     def desired(self, account_id: str) -> Any:
         """What the view should hold by the source as it is now; None where the source cannot be read as valid."""

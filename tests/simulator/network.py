@@ -57,6 +57,12 @@ class Message:
         return list(self.body.get("TransactItems", ()))
 
     @property
+    def consistent(self) -> bool:
+        """Whether it sees every write that was answered before; only Powertools' own reads may be without."""
+        reads = self.operation in ("GetItem", "Query", "Scan", "BatchGetItem")
+        return not reads or self.body.get("ConsistentRead") is True or "Idempotency" in self.body["TableName"]
+
+    @property
     def name(self) -> str:
         """For schedules: the operation and its table, or whose transaction it is."""
         if self.actions:

@@ -12,16 +12,18 @@ from botocore.awsrequest import AWSResponse
 from reconciler import app
 from reconciler.errors import InvalidTrigger, OutOfTime, TransientFailure, VerbRefused
 from reconciler.items import from_item
+from reconciler.settings import Settings
 from tests.kit import Killed
 from tests.simulator import aftermath, operator, writers
 from tests.simulator.baton import Actor
 from tests.simulator.clock import Time, WorkersClock
 from tests.simulator.faults import Faults
-from tests.simulator.invariants import Write, broken
+from tests.simulator.invariants import broken
 from tests.simulator.ledger import Ledger
 from tests.simulator.network import TOKEN_SECONDS, Message, Network
 from tests.simulator.population import Population, settle
 from tests.simulator.stage import Stage
+from tests.simulator.writes import Write
 from tests.world import JOB, Context, event
 
 if TYPE_CHECKING:
@@ -170,6 +172,8 @@ class Simulation:
 
     def watch(self, message: Message, apply: Callable[[], AWSResponse]) -> AWSResponse:
         """Let moto do it, and judge what it changed."""
+        if not message.consistent:
+            self.violations.append(f"{message.name}: read without consistency")
         rows = [_named(message, body) for action in message.actions for body in action.values()]
         before = [self.ledger.row(*row) for row in rows]
         answer = apply()
@@ -211,6 +215,7 @@ def simulate(seed: int, stage: Stage) -> Simulation:
     population = Population.of(seed)
     time = Time()
     with stage.playing(seed, time, population.settings) as client:
-        simulation = Simulation(seed, population, client, time, Ledger(stage.tables, population.segment_count))
+        ledger = Ledger(stage.tables, Settings.from_env(), time, clocks_are_right=not population.steps_clocks)
+        simulation = Simulation(seed, population, client, time, ledger)
         simulation.play()
     return simulation

@@ -8,7 +8,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from reconciler import keys
 from reconciler.items import from_item, to_item
 from tests.simulator.ledger import Ledger
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def change(client: DynamoDBClient, ledger: Ledger, rng: Random, account_id: str, mark: str) -> None:
     """Change one account on both sides. A row leaves the source only where the view keeps the account."""
-    key = to_item({"segment": keys.segment_of(account_id, ledger.segment_count), "account_id": account_id})
+    key = to_item({"segment": ledger.segment(account_id), "account_id": account_id})
     wanted: dict[str, Any] = {"plan": mark}
     kind = rng.random()
     with ledger.in_flight(account_id):

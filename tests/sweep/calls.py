@@ -39,6 +39,12 @@ class Call:
         return f"{self.operation} {about}"
 
     @property
+    def stale(self) -> bool:
+        """Whether it may miss a write that was answered before; only Powertools' own reads may."""
+        reads = self.operation in ("GetItem", "Query") and "Idempotency" not in self.request["TableName"]
+        return reads and self.request.get("ConsistentRead") is not True
+
+    @property
     def fenced(self) -> bool:
         """Whether it is a write of a holder, or of one that is about to be."""
         return "TransactItems" in self.request and writer_of(self.request["TransactItems"]) in WRITERS
@@ -137,6 +143,8 @@ class Calls:
     def _asked(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
         if self._listening:
             self.made.append(Call(model.name, dict(params)))
+            if self.made[-1].stale:
+                self.found.append(f"{self.made[-1].name} is read without consistency")
             hit = self._target is not None and self._target[0] == len(self.made) - 1
             context["sweep"] = (self.made[-1], self._target[1] if hit and self._target else None)
 

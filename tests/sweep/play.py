@@ -37,15 +37,18 @@ TICK_S = 300
 TICKS = 10
 """Until when a scene has to be over."""
 
-READ_AGAIN = {"AccountsTable": PAGE, "EntitlementsTable": 3 * PAGE}
+READ_AGAIN = {"AccountsTable": PAGE, "EntitlementsTable": 3 * PAGE - 1}
 """Rows that a night reads again at most for one disturbance: a page of the source, and of the view what is buffered
 ahead of it, less than three pages. A command keeps no checkpoint: it reads from the start."""
 
 OVERTAKEN = frozenset({"changed", "checksum"})
 """What a run record tells of the account that a live writer brought in line before the run did."""
 
-Plan = Sequence[tuple[int, Disturbance]]
-"""What happens in the first invocation, in the second one, ...: to the call of which number."""
+Point = tuple[int, Disturbance]
+"""What happens to the call of which number."""
+
+Plan = Sequence[Point | None]
+"""What happens in the first invocation, in the second one, ..."""
 
 
 @dataclass(slots=True)
@@ -75,24 +78,29 @@ class Play:
         assert not self.whole.found, self.whole.found
 
     @property
-    def points(self) -> list[tuple[int, Disturbance]]:
-        """Every call of the scene's first invocation, and all that can happen to it."""
+    def plans(self) -> list[Plan]:
+        """Every call of the scene's invocations, and all that can happen to it."""
         return [
-            (number, disturbance)
-            for number, call in enumerate(self.whole.made[0])
-            for disturbance in possible(call.operation, self.scene.live)
+            [None] * invocation + [point]
+            for invocation, made in enumerate(self.whole.made)
+            for point in self._points(made, live=self.scene.live and not invocation)
+        ]
+
+    def _points(self, made: Sequence[Call], live: bool) -> list[Point]:
+        return [
+            (number, disturbance) for number, call in enumerate(made) for disturbance in possible(call.operation, live)
         ]
 
     def pairs(self, every: int) -> Iterator[Plan]:
         """A kill, or a request that strays, and one more thing to the invocation that follows: every nth of each."""
         first = (Disturbance.KILLED_BEFORE, Disturbance.KILLED_AFTER, Disturbance.STRAY)
-        for number, disturbance in [point for point in self.points if point[1] in first][::every]:
+        begin = self._points(self.whole.made[0], self.scene.live)
+        for number, disturbance in [point for point in begin if point[1] in first][::every]:
             following = self.play([(number, disturbance)]).made[1]
             then = [
-                (second, next_one)
-                for second, call in enumerate(following)
-                for next_one in possible(call.operation, live=False)
-                if not (disturbance.comes_late and next_one.comes_late)
+                point
+                for point in self._points(following, live=False)
+                if not (disturbance.comes_late and point[1].comes_late)
             ]
             for point in then[number % every :: every]:
                 yield [(number, disturbance), point]
@@ -100,7 +108,8 @@ class Play:
     def differences(self, plan: Plan) -> list[str]:
         """How the scene so disturbed differs from the undisturbed one, each with the point that it is about."""
         played = self.play(plan)
-        overtaken = any(disturbance is Disturbance.OVERTAKEN for _, disturbance in plan)
+        points = [point for point in plan if point is not None]
+        overtaken = _overtaken(plan)
         found = list(played.found)
         before, after = self.whole.lasting, played.lasting
         if overtaken:
@@ -110,7 +119,7 @@ class Play:
             found.append(f"a live writer's {self.live_row} became {self._stands()}")
         for table, rows in READ_AGAIN.items():
             again = played.read[table] - self.whole.read[table]
-            if self.scene in NIGHTS and again > rows * len(plan):
+            if self.scene in NIGHTS and again > rows * len(points):
                 found.append(f"{again} rows of {table} were read again")
         return [f"{self._told(plan, played)}: {difference}" for difference in found]
 
@@ -124,7 +133,7 @@ class Play:
         found: list[str] = []
 
         def deliver(sent: dict[str, Any], remaining_s: float = 900) -> dict[str, Any]:
-            number, disturbance = waiting.pop(0) if waiting else (-1, None)
+            number, disturbance = (waiting.pop(0) if waiting else None) or (-1, None)
             try:
                 with self.calls.listening(number, disturbance):
                     return delivered(self.world, sent, remaining_s)
@@ -154,8 +163,7 @@ class Play:
         self.calls.deliver_late()
         if command and _unanswered(answer):
             found.append(f"the command was answered {answer}")
-        overtaken = any(disturbance is Disturbance.OVERTAKEN for _, disturbance in plan)
-        found += self.calls.found + inconsistencies(self.world, live_writer=overtaken)
+        found += self.calls.found + inconsistencies(self.world, live_writer=_overtaken(plan))
         read: Counter[str] = Counter()
         for (table, _), count in self.calls.read.items():
             read[table.partition("-")[0]] += count
@@ -181,10 +189,19 @@ class Play:
 
     def _told(self, plan: Plan, played: Played) -> str:
         points = [
-            f"call {number} ({made[number].name if number < len(made) else 'none'}) {disturbance.value}"
-            for (number, disturbance), made in zip(plan, played.made, strict=False)
+            f"invocation {nth}, {_name(made, point[0])} {point[1].value}"
+            for nth, (point, made) in enumerate(zip(plan, played.made, strict=False), 1)
+            if point is not None
         ]
         return f"{self.scene.name}, {', then '.join(points)}"
+
+
+def _name(made: Sequence[Call], number: int) -> str:
+    return f"call {number} ({made[number].name if number < len(made) else 'none'})"
+
+
+def _overtaken(plan: Plan) -> bool:
+    return any(point is not None and point[1] is Disturbance.OVERTAKEN for point in plan)
 
 
 def _unanswered(answer: dict[str, Any]) -> bool:

@@ -32,7 +32,7 @@ class Stride:
 def sweep(scene: Scene, stride: Stride, offset: int = 0) -> Swept:
     """One scene. Raises AssertionError when already the undisturbed scene contradicts itself."""
     with rehearsed(scene) as play:
-        singles = _played(play, [[point] for point in play.points[offset % stride.points :: stride.points]])
+        singles = _played(play, play.plans[offset % stride.points :: stride.points])
         if not (stride.pairs and scene.paired):
             return singles
         pairs = _played(play, list(play.pairs(stride.pairs)))
