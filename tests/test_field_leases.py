@@ -46,7 +46,7 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_more(world: World, wr
 
 @pytest.mark.field("B09")
 def test_no_cleanup_that_a_killed_process_would_skip_is_needed() -> None:
-    """A `finally` may only count; releasing and everything else that others wait for is never left to one."""
+    """A `finally` counts, and closes what ends with the process; what others wait for is never left to one."""
     finals = [
         call.func
         for path in SOURCES
@@ -56,7 +56,10 @@ def test_no_cleanup_that_a_killed_process_would_skip_is_needed() -> None:
         for call in ast.walk(statement)
         if isinstance(call, ast.Call)
     ]
-    assert {ast.unparse(function) for function in finals} <= {"count_work", "metrics.flush_metrics"}
+    assert {ast.unparse(function) for function in finals} <= {
+        *("count", "count_work", "metrics.flush_metrics"),
+        *("self._answered.append", "self._clock.monotonic", "response.close"),
+    }
 
 
 @pytest.mark.field("B09")

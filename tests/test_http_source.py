@@ -19,7 +19,7 @@ import boto3
 import pytest
 
 from reconciler import clock, http_wire, keys, source_token
-from reconciler.errors import OutOfTime, SourceInvalid, SourceOrderError, SourceWait, TransientFailure
+from reconciler.errors import OutOfTime, SourceInvalid, SourceOrderError, TransientFailure, VerbRefused
 from reconciler.http_source import HttpSource
 from reconciler.provider_answers import MAX_BODY_BYTES
 from tests.faults import NEVER_SENT, PASS, Wire, cancelled, meanwhile
@@ -481,9 +481,9 @@ def test_a_preview_tells_what_it_has_seen_when_the_provider_wants_a_pause(
         assert (told["complete"], told["accounts"], told["next"]["after"]) == (False, 2, "acct-0001")
         assert ordered(world, "Preview", after="acct-0001")["granted"] == 4
         provider.always = "throttle:3600"
-        with pytest.raises(SourceWait):
+        with pytest.raises(VerbRefused, match="to be left alone for 3600"):
             ordered(world, "Preview")
-    assert {asked.run_id for asked in provider.asked} == {JOB}
+    assert {asked.run_id for asked in provider.asked} == {f"{JOB}/preview"}
 
 
 # the token

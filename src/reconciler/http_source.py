@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from reconciler import http_wire, keys
+from reconciler import http_wire
 from reconciler.errors import OutOfTime, SourceInvalid, SourceWait, TransientFailure
 from reconciler.invocation import Invocation
 from reconciler.merge import Page
 from reconciler.observability import count, logger
 from reconciler.pacing import Limiter, per_segment
-from reconciler.provider_answers import Again, asked_after, read_answer
+from reconciler.provider_answers import Again, asked_after, check_segment, read_answer
 from reconciler.reader import Reader
 from reconciler.source import SourceRecord
 from reconciler.source_token import bearer_token
@@ -72,9 +72,7 @@ class HttpSource:
         url = f"{self._invocation.settings.source_url.rstrip('/')}/accounts?{urlencode(query)}"
         with self._counted() as told:
             page = self._ask(url, told).checked(asked or None, None)  # a provider may take an empty `after` for none
-        for record in page.rows:
-            if record.unreadable is None and keys.segment_of(record.account_id, segments) != segment:
-                raise SourceInvalid(f"account {record.account_id!r} does not belong to segment {segment} of {segments}")
+        check_segment(page, segment, segments)
         return _within(page, after, upto)
 
     @contextmanager
@@ -96,11 +94,11 @@ class HttpSource:
         clock, attempts = self._invocation.clock, self._invocation.settings.sdk_max_attempts
         token_refused = False
         again: Again | None = None
-        pause_s, resume_at = FIRST_PAUSE_S, clock.monotonic()
+        pause_s, until = FIRST_PAUSE_S, clock.monotonic()
         for _ in range(attempts):
             self._patience_s()
             token = bearer_token(self._invocation.settings, fresh=again is not None and again.token_refused)
-            self._wait(resume_at, again, told)
+            self._wait(until, again, told)
             told.requests += 1
             read = self._send(url, token)
             if isinstance(read, Page):
@@ -111,7 +109,7 @@ class HttpSource:
             if again.throttled:
                 told.throttled += 1
                 logger.info("the provider throttles", wait_s=again.wait_s)
-            resume_at = clock.monotonic() + (pause_s if again.wait_s is None else again.wait_s)
+            until = clock.monotonic() + (pause_s if again.wait_s is None else again.wait_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         assert again is not None
         if again.wait_s is not None:
@@ -124,12 +122,12 @@ class HttpSource:
             raise OutOfTime("no time is left in which the source could answer")
         return patience_s
 
-    def _wait(self, resume_at: float, again: Again | None, told: Told) -> None:
+    def _wait(self, until: float, again: Again | None, told: Told) -> None:
         """Until a monotonic moment and the pace allow a request; `again` is why there is one more."""
         clock = self._invocation.clock
         while True:
             patience_s = self._patience_s()
-            wait_s = max(resume_at - clock.monotonic(), self._limiter.wait_s)
+            wait_s = max(until - clock.monotonic(), self._limiter.wait_s)
             if wait_s <= 0:
                 return
             if wait_s > patience_s:

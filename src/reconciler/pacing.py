@@ -31,8 +31,8 @@ class Limiter:
     @property
     def wait_s(self) -> float:
         """Seconds until the next request may be sent."""
-        free_at = max(self._answered[0] + self._window_s, self._sent + self.step_s)
-        return max(0.0, free_at - self._clock.monotonic())
+        free = max(self._answered[0] + self._window_s, self._sent + self.step_s)
+        return max(0.0, free - self._clock.monotonic())
 
     @contextmanager
     def request(self) -> Iterator[None]:

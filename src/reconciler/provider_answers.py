@@ -25,6 +25,7 @@ from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
+from reconciler import keys
 from reconciler.errors import ReconcilerError, SourceInvalid, TransientFailure
 from reconciler.items import MAX_DIGITS
 from reconciler.merge import Page
@@ -98,6 +99,13 @@ def retry_after_s(value: str | None, now_ms: int) -> float | None:
         except (ValueError, TypeError, OverflowError, IndexError):
             return None
     return min(MAX_WAIT_S, max(0.0, seconds))
+
+
+def check_segment(page: Page[SourceRecord], segment: str, segments: int) -> None:
+    """Raises SourceInvalid for an account of another segment: it would be written there, too."""
+    for record in page.rows:
+        if record.unreadable is None and keys.segment_of(record.account_id, segments) != segment:
+            raise SourceInvalid(f"account {record.account_id!r} does not belong to segment {segment} of {segments}")
 
 
 def storable_id(account_id: str) -> str:
