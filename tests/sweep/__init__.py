@@ -3,6 +3,7 @@
     scenes         what is disturbed: nights on one and two segments, and every verb of an operator
     disturbances   what happens to one call
     calls          the client's calls, counted as they are made, and the one that is disturbed
+    provider       somebody's REST interface as the source; each request is a call
     snapshot       the world as it was before, for the next point
     judge          what must be the same as without it, and what must hold in any case
     play           one scene, played once undisturbed and then once for each point

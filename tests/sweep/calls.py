@@ -18,6 +18,8 @@ from tests.sweep.disturbances import Disturbance
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
+    from reconciler.provider_answers import Answer
+
 REFUSED = ("TransactionCanceledException", "ConditionalCheckFailedException")
 
 Leases = dict[str, tuple[int, str | None]]
@@ -70,8 +72,10 @@ class Calls:
     read: Counter[tuple[str, str]] = field(default_factory=Counter)
     found: list[str] = field(default_factory=list)
     late: Late | None = None
+    unheard: int = 0
     _target: tuple[int, Disturbance] | None = None
     _held_back: set[str] = field(default_factory=set)
+    _silent: dict[str, Disturbance] = field(default_factory=dict)
     _listening: bool = False
 
     def __post_init__(self) -> None:
@@ -83,7 +87,7 @@ class Calls:
 
     def forget(self) -> None:
         """Begin anew."""
-        self.made, self.read, self.found, self.late = [], Counter(), [], None
+        self.made, self.read, self.found, self.late, self.unheard = [], Counter(), [], None, 0
 
     @contextmanager
     def listening(self, number: int = -1, disturbance: Disturbance | None = None) -> Iterator[None]:
@@ -91,6 +95,7 @@ class Calls:
         self.made = []
         self._target = None if disturbance is None else (number, disturbance)
         self._held_back.clear()
+        self._silent.clear()
         self._listening = True
         try:
             yield
@@ -105,6 +110,36 @@ class Calls:
             yield
         finally:
             self._listening = was
+
+    def asked_for(self, url: str, answer: Callable[[], Answer]) -> Answer | str:
+        """A request to a provider, as `http_wire.get` answers it; `unheard` counts the answers that were lost."""
+        if not self._listening:
+            return answer()
+        self.made.append(Call("GET", {"TableName": "provider"}))
+        disturbance = self._disturbance
+        if disturbance in (Disturbance.UNANSWERED, Disturbance.TIMEOUT):
+            self._silent[url] = disturbance
+        silent = self._silent.get(url)
+        if disturbance is Disturbance.KILLED_BEFORE:
+            raise Killed
+        if silent is Disturbance.TIMEOUT:
+            return "no answer"
+        with self.aside():
+            if disturbance is Disturbance.OVERTAKEN:
+                self.live_write()
+            answered = answer()
+        self.read["provider", url] += 1
+        if disturbance is Disturbance.KILLED_AFTER:
+            raise Killed
+        if silent or disturbance is Disturbance.LOST:
+            self.unheard += 1
+            return "the answer was lost"
+        return answered
+
+    @property
+    def _disturbance(self) -> Disturbance | None:
+        """What happens to the call made last."""
+        return self._target[1] if self._target and self._target[0] == len(self.made) - 1 else None
 
     def deliver_late(self) -> None:
         """The late request arrives now, with a request token that the service does not know (any more)."""
@@ -145,8 +180,7 @@ class Calls:
             self.made.append(Call(model.name, dict(params)))
             if self.made[-1].stale:
                 self.found.append(f"{self.made[-1].name} is read without consistency")
-            hit = self._target is not None and self._target[0] == len(self.made) - 1
-            context["sweep"] = (self.made[-1], self._target[1] if hit and self._target else None)
+            context["sweep"] = (self.made[-1], self._disturbance)
 
     def _before(self, context: dict[str, Any], **_: Any) -> None:
         if "sweep" not in context:

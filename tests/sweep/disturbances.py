@@ -27,7 +27,7 @@ class Disturbance(Enum):
         return self in (Disturbance.REPEATED, Disturbance.STRAY)
 
 
-READS = ("GetItem", "Query", "DescribeTable")
+READS = ("GetItem", "Query", "DescribeTable", "GET")
 """Operations that change nothing: to bring them again later means nothing."""
 
 

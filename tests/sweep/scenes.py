@@ -9,6 +9,7 @@ from typing import Any
 from reconciler import clock, keys
 from tests.faults import Wire
 from tests.kit import begun, command, delivered, give_up, killed, ordered, wait
+from tests.providers import from_provider
 from tests.world import NIGHT, World, event
 
 PAGE, RANGE = 5, 3
@@ -76,6 +77,19 @@ def slow(world: World) -> None:
     """Every look at the clock takes seconds."""
     stocked(world)
     world.clock.step_ms = 2_000
+
+
+def provided(world: World) -> None:
+    """The source is a provider's."""
+    stocked(world)
+    world.set(source="http", source_url="http://127.0.0.1/v1")
+
+
+def left_behind(world: World) -> None:
+    """As `orphaned`, with that source."""
+    provided(world)
+    killed(world, Wire(world.client), "commit", 3, job=from_provider)
+    wait(world)
 
 
 def guarded(world: World) -> None:
@@ -163,6 +177,8 @@ NIGHTS = (
     Scene("guard trips", guarded, nightly),
     Scene("attempts are up", exhausted, tick),
     Scene("missed nights", asleep, tick),
+    Scene("night from a provider", provided, nightly, live=True, paired=True),
+    Scene("takeover from a provider", left_behind, tick, live=True),
 )
 
 COMMANDS = (
