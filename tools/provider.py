@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from reconciler.checksum import canonical
@@ -70,7 +70,7 @@ class Provider:
     _server: ThreadingHTTPServer = field(init=False)
     _thread: threading.Thread = field(init=False)
 
-    def __enter__(self) -> Provider:
+    def __enter__(self) -> Self:
         provider = self
 
         class Handler(_Handler):

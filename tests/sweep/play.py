@@ -41,7 +41,8 @@ TICKS = 10
 
 READ_AGAIN = {"AccountsTable": PAGE, "EntitlementsTable": 3 * PAGE - 1, "provider": 2}
 """Rows that a night reads again at most for one disturbance: a page of the source, and of the view what is buffered
-ahead of it, less than three pages; and requests to a provider, also for each of its answers that was lost. A command keeps no checkpoint: it reads from the start."""
+ahead of it, less than three pages; and requests to a provider, also for each of its answers that was lost. A command
+keeps no checkpoint: it reads from the start."""
 
 OVERTAKEN = frozenset({"changed", "checksum"})
 """What a run record tells of the account that a live writer brought in line before the run did."""
