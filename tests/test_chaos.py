@@ -55,7 +55,7 @@ def test_a_holder_that_wakes_up_late_changes_nothing_that_is_not_its_own(kept: K
 
 
 def test_nights_complete_however_many_processes_are_killed(kept: Kept) -> None:
-    figures = kept(kills(4, SEED))
+    figures = kept(kills(6, SEED))
     assert figures["random_kills"] >= 1
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.pool import pool
-from tests.processes import wait_for_the_end
+from tests.processes import running, wait_for_the_end
 from tools.emulator import ROOT
 
 SIZE, TASKS = 2, 8
@@ -49,19 +49,25 @@ def test_an_error_of_a_task_is_raised_where_its_result_is_asked_for() -> None:
         processes.submit(square, "two").result()
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    ("told", "ended"),
+    [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT), (signal.SIGKILL, signal.SIGKILL)],
+)
 def test_processes_end_and_begin_no_further_task_when_the_one_that_started_them_is_ended(
-    tmp_path: Path, name: str
+    tmp_path: Path, told: signal.Signals, ended: signal.Signals
 ) -> None:
     command = [sys.executable, "-c", "from tests.test_pool import main; main()", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as search:
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as search:
         deadline = time.monotonic() + 60
         while len(began := [path.read_text() for path in tmp_path.glob("began-*")]) < SIZE or not all(began):
             assert time.monotonic() < deadline
             assert search.poll() is None
             time.sleep(0.05)
-        search.send_signal(signal.Signals[name])
-        search.communicate(timeout=60)
-    wait_for_the_end(map(int, began))
-    assert search.returncode != 0
+        search.send_signal(told)
+        assert search.wait(60) == -ended
+    try:
+        wait_for_the_end(map(int, began))
+    finally:
+        for pid in running(map(int, began)):
+            os.kill(pid, signal.SIGKILL)
     assert [len(list(tmp_path.glob(f"{which}-*"))) for which in ("began", "undone")] == [SIZE, SIZE]
