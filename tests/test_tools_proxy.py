@@ -347,15 +347,16 @@ def test_an_upstream_that_is_gone_breaks_the_connection() -> None:
         assert [entry.outcome for entry in running.ledger.entries()] == ["unreachable"]
 
 
-def test_a_defect_in_a_rule_is_not_swallowed(emulator_url: str) -> None:
+@pytest.mark.parametrize("kind", [LookupError, TimeoutError, BrokenPipeError])
+def test_a_defect_in_a_rule_is_not_swallowed(emulator_url: str, kind: type[Exception]) -> None:
     def broken(call: Call) -> bool:
-        raise LookupError("a defect")
+        raise kind("a defect")
 
     running = Proxy(emulator_url)
     running.on(broken, drop_request)
     with pytest.raises(ConnectionClosedError):
         client(running.url, "ada").list_tables()
-    with pytest.raises(LookupError, match="a defect"):
+    with pytest.raises(kind, match="a defect"):
         running.close()
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.processes import wait_for_the_end
 from tools.runtime import Context
 from tools.scene import local_client, scheduled_event
 from tools.tables import create_tables, environment
-from tools.worker import Worker, WorkerError
+from tools.worker import ROOT, Worker, WorkerError
 
 WATCHDOG = scheduled_event("watchdog", datetime(2026, 11, 29, 2, tzinfo=UTC))
 
@@ -92,6 +96,36 @@ def test_it_ends_with_its_block_even_when_frozen(
             running.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+FROZEN = """
+import json, os, signal, sys
+from pathlib import Path
+from tools.worker import Worker
+
+variables, endpoint, directory = json.loads(sys.argv[1])
+with Worker("orphan", variables, endpoint=endpoint, directory=Path(directory)) as running:
+    running.ready()
+    running.stop()
+    print(running._process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
+def test_it_ends_with_a_parent_that_is_killed_even_when_frozen(
+    emulator_url: str, variables: dict[str, str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", FROZEN, json.dumps([variables, emulator_url, str(tmp_path)])]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    try:
+        wait_for_the_end([pid])
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_one_that_cannot_start_shows_its_log(tmp_path: Path) -> None:

@@ -2,17 +2,22 @@
 
 Reads one command a line, {"handler", "event", "remaining_s"}, runs that entry point of reconciler.app with a
 Lambda-like context, and answers one line: {"result"} or {"error", "message"}. The first line, {}, says that the
-imports are done.
+imports are done. It ends with its parent: when stdin closes, and on Linux even when it is frozen then.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import time
 import uuid
 from dataclasses import dataclass, field
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the kernel sends a signal when the thread that started this process ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Context:
 
 def main() -> None:
     """Serve commands until stdin ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the handler prints goes to the log, not between the replies
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a TextIOWrapper in a fresh process

@@ -93,7 +93,7 @@ class _Server(ThreadingHTTPServer):
         self._ending = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that went away is no defect; everything else is kept for `close`."""
+        """A connection that broke, its caller gone, is no defect; everything else is kept for `close`."""
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, OSError):
             self.defects.append(error)
@@ -143,7 +143,11 @@ class _Connection(BaseHTTPRequestHandler):
         if len(body) < length:  # its caller died while it wrote: such a request never arrives
             self.close_connection = True
             return
-        answer = self._handle(self.command, self.path, dict(self.headers.items()), body)
+        try:
+            answer = self._handle(self.command, self.path, dict(self.headers.items()), body)
+        except Exception as defect:
+            self.server.defects.append(defect)
+            answer = None
         if answer is None:
             self.close_connection = True
             return

@@ -57,7 +57,7 @@ def function_environment(
 class Worker:
     """One warm execution environment with credentials of its own: `name` is its access key id, so its caller name.
 
-    Ends with its `with` block, whatever state it is in.
+    Ends with its `with` block, whatever state it is in; on Linux also with the thread that made it, however that ends.
     """
 
     def __init__(

@@ -19,9 +19,6 @@ WORKERS = 3
 RATE = 0.15
 """How likely something happens to a message."""
 
-TICKS = 8
-"""Within so many, the network being well, everything due is completed."""
-
 CHANGE_S = 0.2
 """How long people leave the accounts alone."""
 
@@ -30,7 +27,8 @@ def around(seconds: float) -> tuple[float, float]:
     return seconds * 1.1, seconds * 1.6
 
 
-LATE = {"a little late": (0.005, 0.15), "given up": around(READ_TIMEOUT_S), "taken over": around(LEASE_S)}
+IN_TIME = (0.2 * READ_TIMEOUT_S, 0.6 * READ_TIMEOUT_S)
+LATE = {"late": IN_TIME, "given up": around(READ_TIMEOUT_S), "taken over": around(LEASE_S)}
 """By how many seconds a message or its answer is late: at the longest, others have the lease when it comes."""
 
 CUT_OFF = 0.04
@@ -67,13 +65,20 @@ LATER, OVERTAKEN, CUT = "repeated much later", "overtaken by a holder", "cut off
 """What takes more than one message: a copy later on, a request that arrives as soon as somebody has got the lease,
 and a sender of whom nothing gets through for a while."""
 
+COUNT_THEMSELVES = (LATER, OVERTAKEN)
+"""Whether they happen shows only once the message was let through."""
+
 
 class Network:
-    """Lets things happen to messages, at random; `met` counts the messages to which each has really happened."""
+    """Lets things happen to messages, at random; `met` counts the messages to which each has really happened.
+
+    `copied` are those of which a copy arrived later, `broken` tells of copies that could not be sent.
+    """
 
     def __init__(self, chance: random.Random, again: Callable[[Call], None]) -> None:
         self.met: Counter[str] = Counter()
         self.copied: list[Call] = []
+        self.broken: list[str] = []
         self.calm = False
         self._chance = chance
         self._again = again
@@ -90,7 +95,7 @@ class Network:
         try:
             return fault(call, lambda: self._forwarded(call, forward))
         finally:
-            self._arrived(kind)
+            self._arrived(None if kind in COUNT_THEMSELVES else kind)
 
     def _kind(self, call: Call) -> str | None:
         chance = self._chance
@@ -102,7 +107,7 @@ class Network:
 
     def _fault(self, kind: str | None) -> Fault:
         if kind == LATER:
-            return self._copied(self._chance.uniform(0.5, 2 * LEASE_S))
+            return self._copied(self._chance.uniform(0.5, 1.6 * LEASE_S))
         if kind == OVERTAKEN:
             return self._overtaken
         if kind == CUT:
@@ -130,17 +135,22 @@ class Network:
 
         with self._changed:
             before = by_others()
-            self._changed.wait_for(lambda: by_others() > before, LATE["taken over"][1])
+            if self._changed.wait_for(lambda: by_others() > before, LATE["taken over"][1]):
+                self.met[OVERTAKEN] += 1
         return forward()
 
     def _copied(self, later_s: float) -> Fault:
         def arrive(call: Call) -> None:
             time.sleep(later_s)
+            kind = None
             try:
                 self._again(call)
-            finally:
                 self.copied.append(call)
-                self._arrived(None)
+                kind = LATER
+            except Exception as error:
+                self.broken.append(f"a copy of {call.operation} of {call.caller} was not sent: {error!r}")
+            finally:
+                self._arrived(kind)
 
         def fault(call: Call, forward: Forward) -> Answer | None:
             answer = forward()
@@ -182,9 +192,10 @@ def rough(faults: int, seed: int = 0, *, nights: int, prepare: Prepare = nothing
                 played.heard(worker.reply(PATIENCE_S))
         network.settle()
         early = played.completed
-        played.close(crew[0], TICKS)
+        played.close(crew[0])
         for call in network.copied:
             played.traffic.again(call)
+        played.found.extend(network.broken)
         kinds = {name.replace(" ", "_"): count for name, count in sorted(network.met.items())}
         return played.outcome(
             network_faults=network.met.total(),

@@ -41,7 +41,7 @@ def stalls(times: int, seed: int = 0, *, prepare: Prepare = nothing) -> Outcome:
             sleeper, other = played.chance.sample(crew, 2)
             met, holder = one_stall(played, sleeper, other, late=number % 2 == 0)
             frozen, held = frozen + met, held + holder
-            played.complete(other, ticks=3)
+            played.complete(other)
         return played.outcome(stalls=frozen, stalls_holding_the_lease=held)
 
 

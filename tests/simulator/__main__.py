@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 
 from tests.guarantees import record
 from tests.simulator.soak import BATCH, soak, told
@@ -30,12 +31,13 @@ def main() -> int:
         return int("VIOLATION" in words)
     broken = []
     seeds = int(end) - int(first)
-    for number, batch in enumerate(soak(range(int(first), int(end))), 1):
-        for seed, found in batch:
-            broken.append(seed)
-            print(f"seed {seed}: {found[0]}\n    again: make soak SEEDS={seed}", flush=True)
-        if number * BATCH % EVERY == 0:
-            print(f"{number * BATCH} of {seeds} seeds", flush=True)
+    with closing(soak(range(int(first), int(end)))) as batches:
+        for number, batch in enumerate(batches, 1):
+            for seed, found in batch:
+                broken.append(seed)
+                print(f"seed {seed}: {found[0]}\n    again: make soak SEEDS={seed}", flush=True)
+            if number * BATCH % EVERY == 0:
+                print(f"{number * BATCH} of {seeds} seeds", flush=True)
     print(f"{seeds} seeds, {len(broken)} with violations")
     if asked.write and seeds >= FULL:
         record({"seeds": seeds, "seed_violations": len(broken)})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import multiprocessing
-import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 
+from tests.pool import pool
 from tests.simulator.simulation import simulate
 from tests.simulator.stage import Stage, stage
 
@@ -35,10 +33,10 @@ def violations(seeds: Sequence[int]) -> list[tuple[int, list[str]]]:
     return [(seed, found) for seed, found in played if found]
 
 
-def soak(seeds: range) -> Iterator[list[tuple[int, list[str]]]]:
+def soak(seeds: range) -> Generator[list[tuple[int, list[str]]]]:
     """What each broken seed of a batch broke, batch by batch, on all cores."""
     batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as processes:
+    with pool() as processes:
         yield from processes.map(violations, batches)
 
 

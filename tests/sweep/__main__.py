@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 
 from tests.guarantees import record
+from tests.pool import pool
 from tests.sweep.scenes import SCENES
 from tests.sweep.sweeping import Stride, Swept, sweep_number
 
@@ -25,9 +25,9 @@ def main() -> int:
     asked = parser.parse_args().scene
     began = time.monotonic()
     whole = Swept()
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+    with pool() as processes:
         chosen = [(number, scene.name) for number, scene in enumerate(SCENES) if asked in (None, scene.name)]
-        scenes = {pool.submit(sweep_number, number, EVERY): name for number, name in chosen}
+        scenes = {processes.submit(sweep_number, number, EVERY): name for number, name in chosen}
         for future in as_completed(scenes):
             name, swept = scenes[future], future.result()
             whole += swept
