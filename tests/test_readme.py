@@ -56,7 +56,7 @@ def test_the_figures_are_those_that_were_measured() -> None:
     assert f"{points}, {measured['crash_pairs']} of them pairs, {differences}" in guarantees
     assert seeds in guarantees
     assert f"{measured['race_rounds']} races, {measured['race_double_winners']} with two winners" in guarantees
-    assert f"{measured['random_kills']} kills" in guarantees
+    assert f"{measured['random_kills']} kills, {measured['kills_holding_the_lease']} of a holder" in guarantees
     assert f"{measured['network_faults']} network faults" in guarantees
     assert (
         f"{measured['stalls_holding_the_lease']} holders frozen, {measured['chaos_violations']} violations"
