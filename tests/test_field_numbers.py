@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import RowInvalid
+from reconciler.items import exact
 from reconciler.source import SourceRecord
 from reconciler.view import EntitlementsTable
 from reconciler.work import Job
@@ -39,6 +40,51 @@ def test_a_number_arrives_as_it_was_sent(world: World) -> None:
     assert world.view() == {"a": EXACT, "b": EXACT}
     assert world.versions() == {"a": 1, "b": 1}, "b was equal and is not written"
     assert world.interval()["checksum"] == world.view_checksum()
+
+
+def spelled_out(value: Any) -> Any:
+    """As DynamoDB answers numbers: with every digit written out, which the fakes do not."""
+    if isinstance(value, dict):
+        return {
+            name: format(Decimal(entry), "f") if name == "N" and isinstance(entry, str) else spelled_out(entry)
+            for name, entry in value.items()
+        }
+    return [spelled_out(entry) for entry in value] if isinstance(value, list) else value
+
+
+@pytest.mark.field("B75")
+def test_numbers_that_dynamodb_spells_out_are_the_same_numbers(world: World) -> None:
+    def answered(parsed: dict[str, Any], **_: Any) -> None:
+        parsed.update(spelled_out({name: parsed[name] for name in ("Items", "Item") if name in parsed}))
+
+    world.client.meta.events.register("after-call.dynamodb", answered)
+    world.account("a", **EXACT)
+    world.account("b", **EXACT)
+    world.view_row("b", version=None, **EXACT, more=Decimal("1E+39"))
+    for _ in range(2):
+        assert world.run("nightly")[-1].outcome == "completed"
+        assert world.view() == {"a": EXACT, "b": EXACT}
+        assert world.versions() == {"a": 1, "b": 1}
+        world.clock.advance(86_400)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1" + "0" * 39, Decimal("1E+39")),
+        ("-1" + "0" * 125, Decimal("-1E+125")),
+        ("0." + "0" * 129 + "1", Decimal("1E-130")),
+        ("1.50", Decimal("1.5")),
+        ("-0.0", 0),
+        ("1e2", 100),
+        ("9" * 38, 10**38 - 1),
+        ("9" * 37, 10**37 - 1),
+        ("1" * 39, Decimal("1" * 39)),
+    ],
+)
+def test_a_number_is_read_exactly_in_its_shortest_form(text: str, number: int | Decimal) -> None:
+    found = exact(text)
+    assert (type(found), str(found)) == (type(number), str(number))
 
 
 @pytest.mark.field("B75")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.merge import Page
+from reconciler.scan import MOST_AHEAD, Sides
 from reconciler.source import AccountsTable, SourceRecord
-from reconciler.view import EntitlementsTable
+from reconciler.view import EntitlementsTable, ViewRow
 from reconciler.watchdog import look
 from reconciler.work import Job
 from tests.faults import PASS, Wire, meanwhile
@@ -129,3 +130,21 @@ def test_wherever_a_run_stops_no_account_is_lost_or_done_twice(
     assert world.versions() == dict.fromkeys(LETTERS, 1)
     assert (world.interval()["state"], world.interval()["accounts"]) == ("COMPLETED", len(LETTERS))
     assert world.interval()["checksum"] == world.view_checksum()
+
+
+@pytest.mark.parametrize(
+    ("accounts", "rows", "view_page"),
+    [(200, 200, 10), (2_000, 2_000, 10), (20, 400, 50), (200, 4_000, 50), (200, 0, 50)],
+    ids=["short pages of the view", "many of them", "a view of orphans", "mostly orphans", "no view"],
+)
+def test_a_source_page_that_meets_the_horizon_costs_few_reads_more(accounts: int, rows: int, view_page: int) -> None:
+    """As with a provider, whose pages are as long as asked for, however little DynamoDB answers at a time."""
+    limit = 50
+    every = max(1, rows // accounts)
+    source = Rows([SourceRecord(name, "active", {}) for name in numbered(max(accounts, rows))[::every][:accounts]])
+    view = Rows([ViewRow(name, {}, 1) for name in numbered(rows)], cut=lambda limit: view_page)
+    sides = Sides(source, view, "000", limit)
+    seen = [pair.account_id for page in sides.pages(None) for pair in page]
+    assert seen == numbered(max(accounts, rows))
+    orphans = max(0, rows - accounts)
+    assert len(source.reads) <= -(-accounts // limit) + 3 + orphans // (MOST_AHEAD * limit)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
@@ -28,6 +28,9 @@ MAX_ITEM_BYTES = 400 * 1024
 """Of a DynamoDB attribute's name, and of a row."""
 
 Row = dict[str, Any]
+
+_SHORT = Context(prec=400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+"""Takes zeros off the end of a number, and rounds none that DynamoDB may hold."""
 
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
@@ -63,7 +66,38 @@ def size(value: object) -> int:
 
 def from_item(item: Mapping[str, Any]) -> Row:
     """A row of plain values."""
-    return {name: _plain(_deserialize(value)) for name, value in item.items()}
+    return {name: _value(value) for name, value in item.items()}
+
+
+def exact(text: str) -> int | Decimal:
+    """A number as it is written, in its shortest form: an int, or a Decimal where that has a fraction or is longer.
+
+    Not by boto3, which refuses what DynamoDB answers for 1E+39: it writes every digit out. Raises InvalidOperation.
+    """
+    if len(text) < MAX_DIGITS and text.removeprefix("-").isdecimal():
+        return int(text)
+    number = Decimal(text)
+    if len(text) <= _SHORT.prec:
+        number = number.normalize(_SHORT)
+    if number.is_finite() and number == number.to_integral_value() and number.adjusted() < MAX_DIGITS:
+        return int(number)
+    return number
+
+
+def _value(attribute: Any) -> Any:
+    ((kind, value),) = attribute.items()
+    match kind:
+        case "S" | "BOOL":
+            return value
+        case "N":
+            return exact(value)
+        case "M":
+            return {name: _value(entry) for name, entry in value.items()}
+        case "L":
+            return [_value(entry) for entry in value]
+        case "NS":
+            return {exact(entry) for entry in value}
+    return _deserialize(attribute)
 
 
 def control_row(item: Mapping[str, Any]) -> Row:
@@ -99,13 +133,3 @@ def attribute(
 
 
 _NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a map"}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() and value.adjusted() < MAX_DIGITS else value
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    return value

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from reconciler import keys
 from reconciler.errors import ReconcilerError, SourceInvalid, TransientFailure
-from reconciler.items import MAX_DIGITS
+from reconciler.items import exact
 from reconciler.merge import Page
 from reconciler.source import SourceRecord
 
@@ -187,11 +187,9 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _number(text: str) -> int | Decimal:
-    """Exact; Python reads no whole number of more than 4,300 digits, and no Decimal of such an exponent, as one."""
-    if len(text) <= MAX_DIGITS and text.lstrip("-").isdigit():
-        return int(text)
+    """Exact; what is too long even for a Decimal becomes a number that nothing can store."""
     try:
-        return Decimal(text)
+        return exact(text)
     except InvalidOperation:
         return Decimal("NaN")
 

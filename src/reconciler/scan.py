@@ -13,6 +13,9 @@ from reconciler.source import SourceRecord
 from reconciler.timing import check_invocation
 from reconciler.view import ViewRow
 
+MOST_AHEAD = 8
+"""Pages of the view, each of the rows asked for, that are held in memory at most, and one more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sides:
@@ -27,20 +30,23 @@ class Sides:
         """The accounts of one source page at a time, every one above `after`, to the end of both sides.
 
         The view is buffered about two pages ahead, so that a full source page rarely meets the horizon. How much a
-        page is, the last one tells: DynamoDB ends it at 1 MB, however many rows were asked for.
+        page is, the last one tells: DynamoDB ends it at 1 MB, however many rows were asked for. Where a source page
+        meets the horizon all the same, having more rows or the view more that the source lacks, it is buffered further.
         """
         buffer: Buffer[ViewRow] = Buffer(reached=after)
-        ahead = 2 * self.limit
+        ahead, further = 2 * self.limit, 0
         position = after
         while True:
             while not buffer.ended and len(buffer.rows) < ahead:
                 page = self.view.read(self.segment, after=buffer.reached, upto=None, limit=self.limit)
                 buffer = buffer.extended(page.checked(buffer.reached, None))
-                ahead = 2 * (len(page.rows) or self.limit)
+                ahead = max(further, 2 * (len(page.rows) or self.limit))
             horizon = buffer.horizon
             records = self.source.read(self.segment, after=position, upto=horizon, limit=self.limit)
             records.checked(position, horizon)
             upto = horizon if records.more_after is None else records.more_after
+            if horizon is not None and records.more_after is None:
+                further = min(4 * ahead, MOST_AHEAD * self.limit)
             rows, buffer = buffer.split(upto)
             yield merge(records.rows, rows)
             if upto is None:
