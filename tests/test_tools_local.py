@@ -85,7 +85,7 @@ def test_the_job_reads_a_provider_instead(
     with Provider() as provider, local.started(20, local_file.LOCAL_FILE, provider.url):
         provider.put("of the provider", plan="gold")
         assert reconcilectl.main(["--local", "--json", "preview", "--reason", "a trial"]) == 0
-        assert json.loads(capsys.readouterr().out)["source_rows"] == 1
+        assert '"source_rows": 1,' in capsys.readouterr().out
     assert [asked.run_id for asked in provider.asked] == ["local/preview"]
 
 
