@@ -253,3 +253,11 @@ class Rows(Generic[Row]):
         ]
         taken = tuple(within[: self.cut(limit)])
         return Page(taken, taken[-1].account_id if len(taken) < len(within) else None)
+
+
+def keys_as_dynamodb_takes_them(params: dict[str, Any], **_: Any) -> None:
+    """moto does not look at the keys of a Query; DynamoDB refuses those that no row can have."""
+    start = params.get("ExclusiveStartKey", {}).values()
+    for value in (*start, *params["ExpressionAttributeValues"].values()):
+        if not 0 < len(value["S"].encode()) <= 1024:
+            raise refusal("ValidationException")

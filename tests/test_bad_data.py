@@ -15,17 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import clock, keys, source_token
+from reconciler.decisions import Decision
 from reconciler.diff import decide
 from reconciler.errors import ReconcilerError, SourceOrderError
 from reconciler.intervals import next_id
 from reconciler.items import MAX_ITEM_BYTES, size, storable, to_item
 from reconciler.merge import Pair
+from reconciler.scan import Sides
 from reconciler.source import SourceRecord
-from reconciler.view import EntitlementsTable
+from reconciler.view import EntitlementsTable, ViewRow
 from reconciler.work import Job
 from tests.faults import PASS, Wire, meanwhile
 from tests.kit import Killed, Rows, kill, logged, numbered, ordered, wait
-from tests.providers import night, too_fast
+from tests.providers import night, source, too_fast
 from tests.world import NIGHT, World
 from tools.provider import Provider
 
@@ -144,6 +146,27 @@ def test_a_preview_rejects_what_the_run_rejects(
     rows = {row["account_id"]: row["reason"] for row in told["first"] if row["what"] == "rejected"}
     assert rows == rejections(world)
     assert world.interval()["rejected"] == len(REJECTED)
+
+
+def test_what_the_source_could_not_read_is_rejected_whatever_the_decision_would_be(
+    world: World, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a preview, in a run, and in a range that is read again."""
+    reason = "source name 'plan' stands twice in one object"
+
+    def any_job(pair: Pair[SourceRecord, ViewRow]) -> Decision:
+        assert pair.record is None or pair.record.unreadable is None
+        return Decision(pair)
+
+    provider.accounts["twice"] = '{"account_id": "twice", "orders": [{"plan": 1, "plan": 1}]}'
+    provider.put("well")
+    monkeypatch.setattr("reconciler.scan.decide", any_job)
+    with world.deployed(monkeypatch):
+        assert ordered(world, "Preview")["rejected"] == 1
+    night(world, "nightly")
+    assert rejections(world) == {"twice": reason}
+    again = Sides(source(world), EntitlementsTable(world.invocation()), "000", 5).between(None, "z")
+    assert [decision.rejection for decision in again] == [reason, None]
 
 
 def test_what_differs_in_how_it_is_written_only_is_not_written_again(world: World, provider: Provider) -> None:

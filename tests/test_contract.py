@@ -17,8 +17,8 @@ from reconciler.merge import Page, Side
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
 from tests.contract import EMPTY_AT_THE_END, EMPTY_BETWEEN, FIVE, PLAIN, SourceContract, ids, walk
+from tests.kit import keys_as_dynamodb_takes_them
 from tests.providers import source
-from tests.test_field_ids import keys_as_dynamodb_takes_them
 from tests.world import World
 from tools.provider import Provider
 from tools.provider_faults import Draft

@@ -19,7 +19,7 @@ from reconciler.triggers import parse_trigger
 from reconciler.view import EntitlementsTable
 from reconciler.work import Job
 from tests.faults import PASS, Wire, meanwhile
-from tests.kit import Killed, Rows, grants, kill, killed, later, refusal, wait
+from tests.kit import Killed, Rows, grants, keys_as_dynamodb_takes_them, kill, killed, later, wait
 from tests.world import World
 
 LOOK_LIKE_NUMBERS = ("012345670123", "000000000001", "1e10", "0x10", "null", "true", "NaN", "2026-11-29", " 7")
@@ -108,14 +108,6 @@ def test_an_id_that_cannot_be_stored_is_recorded_and_the_rest_goes_on(world: Wor
     reasons = {row["account_id"]: row["reason"] for row in world.audit() if row["event"] == "REJECTED"}
     assert reasons[""] == "account_id is empty"
     assert reasons[TOO_LONG.encode()[:1024].decode("utf-8", "ignore")] == "account_id is longer than 1024 bytes"
-
-
-def keys_as_dynamodb_takes_them(params: dict[str, Any], **_: Any) -> None:
-    """moto does not look at the keys of a Query; DynamoDB refuses those that no row can have."""
-    start = params.get("ExclusiveStartKey", {}).values()
-    for value in (*start, *params["ExpressionAttributeValues"].values()):
-        if not 0 < len(value["S"].encode()) <= 1024:
-            raise refusal("ValidationException")
 
 
 @pytest.mark.field("B35")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler import app
 from reconciler.checksum import canonical
 from reconciler.errors import InvalidTrigger, OutOfTime
 from reconciler.preview import COUNTED
@@ -80,7 +79,7 @@ def slow_source(monkeypatch: pytest.MonkeyPatch, world: World, seconds: float) -
     def made(invocation: Invocation) -> Any:
         return SlowPages(AccountsTable(invocation), world.clock, seconds)
 
-    monkeypatch.setattr(app, "AccountsTable", made)
+    monkeypatch.setattr("reconciler.source.AccountsTable", made)
 
 
 def on_and_on(world: World, remaining_s: float = 900) -> list[dict[str, Any]]:

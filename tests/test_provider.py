@@ -87,6 +87,14 @@ def test_it_accepts_its_token_only(ours: Provider) -> None:
     assert ask(ours.url, limit=3)[0] == 401
 
 
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"limit": "x"}, {"limit": ""}, {"limit": 3, "segment": "000"}, {"limit": 3, "segment": "000", "segments": 0}],
+)
+def test_a_request_that_is_not_of_the_protocol_is_answered_with_400(ours: Provider, query: dict[str, Any]) -> None:
+    assert ask(ours.url, **query)[0] == 400
+
+
 def test_faults_happen_once_each_or_always(ours: Provider) -> None:
     ask(ours.url, "control", {"next": ["throttle:7", "status:418"], "always": "unavailable"})
     status, headers, _ = ask(ours.url, limit=1)
@@ -119,7 +127,7 @@ def test_every_fault_shows(ours: Provider, name: str) -> None:
 
 def test_the_command_prints_an_address_that_answers() -> None:
     command = [sys.executable, "-m", "tools.provider", "--accounts", "50"]
-    environ = {"PYTHONPATH": "src", "PATH": "", "POWERTOOLS_SERVICE_NAME": "provider"}
+    environ = {"PATH": "", "POWERTOOLS_SERVICE_NAME": "provider"}
     with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

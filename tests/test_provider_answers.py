@@ -126,6 +126,8 @@ def test_what_is_no_number_is_one_that_cannot_be_stored(text: str) -> None:
         account('{"plan": 1, "plan": 2}'),
         '{"account_id": "a", "status": "active", "status": "cancelled", "entitlements": {}}',
         '{"account_id": "a", "status": "active", "entitlements": {}, "entitlements": {"x": 1}}',
+        '{"account_id": "a", "status": "active", "entitlements": {}, "address": {"city": "x", "city": "y"}}',
+        '{"account_id": "a", "orders": [[], [1, {"price": {"net": 1, "net": 1}}]]}',
     ],
 )
 def test_a_name_that_stands_twice_makes_its_account_unreadable_and_no_other(text: str) -> None:

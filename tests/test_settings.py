@@ -12,7 +12,7 @@ import pytest
 
 from reconciler import app
 from reconciler.errors import SettingsError
-from reconciler.settings import DYNAMODB, HTTP, POWERTOOLS, Settings
+from reconciler.settings import DYNAMODB, HTTP, OWN, POWERTOOLS, Settings
 from tests.kit import environ, everything, lambda_context, watched
 from tests.world import World, event
 
@@ -51,6 +51,7 @@ def without(name: str, value: str | None, **given: str) -> Settings:
     [
         (DYNAMODB, {"ACCOUNTS_TABLE"}, {"SOURCE_URL", "SOURCE_TOKEN_SECRET"}),
         (HTTP, {"SOURCE_URL"}, {"ACCOUNTS_TABLE", "SOURCE_TOKEN_SECRET"}),
+        (OWN, set(), {"ACCOUNTS_TABLE", "SOURCE_URL", "SOURCE_TOKEN_SECRET"}),
     ],
 )
 def test_a_source_needs_what_it_reads_and_nothing_of_the_other(
@@ -208,5 +209,5 @@ def test_a_rate_at_which_a_segment_waits_longer_than_a_quarter_of_the_lease_is_r
 
 def test_with_a_table_as_the_source_nothing_is_asked_of_the_provider() -> None:
     assert given(SOURCE_URL="not looked at").source == DYNAMODB
-    with pytest.raises(SettingsError, match=r"^SOURCE is 'ftp', but must be one of dynamodb, http$"):
+    with pytest.raises(SettingsError, match=r"^SOURCE is 'ftp', but must be one of dynamodb, http, own$"):
         given(SOURCE="ftp")

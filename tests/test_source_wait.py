@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler import app
 from reconciler.errors import OutOfTime, SourceWait, TransientFailure, VerbRefused
 from reconciler.intervals import next_id
 from reconciler.reader import Reader
@@ -442,7 +441,9 @@ def test_a_commit_renews_the_patience(night: World, provider: Provider) -> None:
 @pytest.fixture
 def stack(night: World, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Deployed, with the provider as its source."""
-    monkeypatch.setattr(app, "AccountsTable", lambda invocation: ForAReader(provider, AccountsTable(invocation)))
+    monkeypatch.setattr(
+        "reconciler.source.AccountsTable", lambda invocation: ForAReader(provider, AccountsTable(invocation))
+    )
     with night.deployed(monkeypatch):
         yield night
 

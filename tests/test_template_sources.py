@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.settings import HTTP, Settings
+from reconciler.settings import HTTP, OWN, Settings
 from tests.template import (
     FUNCTIONS,
     PARAMETERS,
@@ -35,7 +35,7 @@ TABLES = {name: name for name in of_type("AWS::DynamoDB::Table")}
 GIVEN = [
     source | accounts | view | token | key
     for source, accounts, view, token, key in product(
-        ({}, PROVIDER),
+        ({}, PROVIDER, {"Source": OWN}),
         ({}, {"ExistingAccountsTable": "accounts"}),
         ({}, {"ExistingEntitlementsTable": f"{TABLE}view"}),
         ({}, {"SourceTokenSecretArn": SECRET}),
@@ -124,7 +124,13 @@ def test_a_backlog_is_worked_off_more_slowly_by_default() -> None:
 
 @pytest.mark.parametrize(
     ("given", "accepted"),
-    [({}, True), (PROVIDER, True), ({"Source": HTTP}, False), ({"SourceUrl": PROVIDER["SourceUrl"]}, True)],
+    [
+        ({}, True),
+        (PROVIDER, True),
+        ({"Source": HTTP}, False),
+        ({"SourceUrl": PROVIDER["SourceUrl"]}, True),
+        ({"Source": OWN}, True),
+    ],
 )
 def test_a_provider_without_an_address_is_refused_before_anything_is_deployed(
     given: dict[str, str], accepted: bool
@@ -190,11 +196,12 @@ def test_by_default_nothing_is_anybody_elses_and_everything_is_output() -> None:
         (f"{ELSEWHERE}accounts", [f"{ELSEWHERE}accounts"]),
     ],
 )
-def test_the_job_may_read_exactly_the_accounts_table_that_is_named_and_no_table_for_a_provider(
+def test_the_job_may_read_exactly_the_accounts_table_that_is_named_and_no_table_for_another_source(
     given: str, granted: list[Any]
 ) -> None:
     assert on("ReadTheSource", ExistingAccountsTable=given) == granted
-    assert on("ReadTheSource", ExistingAccountsTable=given, **PROVIDER) == []
+    for elsewhere in (PROVIDER, {"Source": OWN}):
+        assert on("ReadTheSource", ExistingAccountsTable=given, **elsewhere) == []
 
 
 @pytest.mark.parametrize(
@@ -214,7 +221,7 @@ def test_the_job_may_correct_exactly_the_view_that_is_named_and_none_elsewhere(g
 
 @pytest.mark.parametrize("given", GIVEN, ids=lambda given: "-".join(given) or "default")
 def test_the_token_is_granted_to_the_job_alone_and_only_while_a_provider_asks_for_it(given: dict[str, str]) -> None:
-    token = {"TokenGrants"} if {"Source", "SourceTokenSecretArn"} <= set(given) else set()
+    token = {"TokenGrants"} if {"SourceUrl", "SourceTokenSecretArn"} <= set(given) else set()
     token |= {"TokenKeyGrants"} if token and "KmsKeyArn" in given else set()
     keys = {"TableKeyGrants", "QueueKeyGrants"} if "KmsKeyArn" in given else set()
     had = {

@@ -18,6 +18,7 @@ from reconciler.settings import Settings
 from tools import invoke, local, local_file, reconcilectl
 from tools.emulator import free_port
 from tools.local_file import answers, read_local, write_local
+from tools.provider import Provider
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -74,6 +75,18 @@ def test_events_and_commands_act_on_one_set_of_tables_until_it_is_ended(
         assert "Traceback" not in shown
     assert not file.exists()
     assert not answers(found["endpoint"])
+
+
+def test_the_job_reads_a_provider_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--source-url`, and a preview by the command line."""
+    monkeypatch.setattr(local_file, "LOCAL_FILE", tmp_path / "environment.json")
+    with Provider() as provider, local.started(20, local_file.LOCAL_FILE, provider.url):
+        provider.put("of the provider", plan="gold")
+        assert reconcilectl.main(["--local", "--json", "preview", "--reason", "a trial"]) == 0
+        assert '"source_rows": 1,' in capsys.readouterr().out
+    assert [asked.run_id for asked in provider.asked] == ["local/preview"]
 
 
 def test_ctrl_c_ends_it_too(tmp_path: Path) -> None:
@@ -133,7 +146,7 @@ def test_what_cannot_start_is_one_line(
 def test_it_needs_nothing_on_the_path_but_the_project() -> None:
     """`make` runs it, and the event tool, without src/ on PYTHONPATH."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    for module in ("tools.local", "tools.invoke"):
+    for module in ("tools.local", "tools.invoke", "tools.provider"):
         command = [sys.executable, "-m", module, "--help"]
         shown = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
         assert (shown.returncode, shown.stderr) == (0, "")

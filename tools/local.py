@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Start, say what to type next, wait to be ended; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.local", description="Tables to try the job on.")
     parser.add_argument("--accounts", type=int, default=ACCOUNTS, help="accounts on both sides (%(default)s)")
+    parser.add_argument("--source-url", help="read a provider here instead of the AccountsTable: see tools.provider")
     parser.add_argument("--file", type=Path, default=LOCAL_FILE, help="where to say what was started (%(default)s)")
     given = parser.parse_args(arguments)
     if given.accounts < MINIMUM_ACCOUNTS:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     try:
-        with started(given.accounts, given.file) as endpoint:
+        with started(given.accounts, given.file, given.source_url) as endpoint:
             tell(endpoint, given.accounts)
             while not ended.wait(LOOK_EVERY_S):
                 if not answers(endpoint):
@@ -60,15 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def started(accounts: int, file: Path) -> Iterator[str]:
+def started(accounts: int, file: Path, source_url: str | None = None) -> Iterator[str]:
     """Run an emulator with tables and accounts, and the file that says so; yields its endpoint."""
+    source = {"Source": "http", "SourceUrl": source_url} if source_url else {}
     with emulator() as endpoint:
         client = local_client(endpoint, "local")
         tables = create_tables(client, suffix=uuid.uuid4().hex[:8])
         names = {"accounts_table": tables["AccountsTable"], "entitlements_table": tables["EntitlementsTable"]}
         seed(client, plan(accounts=accounts), **names)
         client.close()
-        said = {"endpoint": endpoint, "region": REGION, "variables": environment(tables, job=JOB)}
+        said = {"endpoint": endpoint, "region": REGION, "variables": environment(tables, job=JOB, parameters=source)}
         write_local(file, said)
         try:
             yield endpoint

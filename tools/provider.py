@@ -1,12 +1,9 @@
 """A provider of accounts on loopback: the REST interface that `Source=http` reads, with a log and faults to switch on.
 
-    python -m tools.provider --accounts 1000             prints its address
-    curl -d '{"next": ["throttle:5", "cut"]}' <address>/control     what happens to the next requests, one each
-    curl -d '{"always": "slow:1"}' <address>/control                to every other one; "" ends it
-    curl -d '{"share": 0.5}' <address>/control                      it shows only the first half of its accounts
-    curl <address>/control                                          every request so far
-
-`tools/provider_faults.py` lists the faults.
+curl -d '{"next": ["throttle:5", "cut"]}' <address>/control     what happens to the next requests, one each
+curl -d '{"always": "slow:1"}' <address>/control                to every other one; "" ends it
+curl -d '{"share": 0.5}' <address>/control                      it shows only the first half of its accounts
+curl <address>/control                                          every request so far
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import ssl
+import sys
 import threading
 import time
 from collections import deque
@@ -21,9 +19,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from textwrap import dedent, fill
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "src"))
 
 from reconciler.checksum import canonical
 from reconciler.keys import segment_of
@@ -39,7 +41,7 @@ class Asked:
 
     at: float
     after: str | None
-    limit: int
+    limit: int | None
     segment: str | None
     run_id: str | None
     attempt: str | None
@@ -143,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
             Asked(
                 at,
                 query.get("after"),
-                int(query.get("limit", 0)),
+                int(limit) if (limit := query.get("limit", "")).isdecimal() else None,
                 query.get("segment"),
                 about("X-Run-Id"),
                 about("X-Attempt"),
@@ -153,7 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
             )
         )
         provider.arrives()
-        draft = provider.page(query) if "limit" in query else Draft([], None, 400, body=b"{}")
+        try:
+            draft = provider.page(query)
+        except (KeyError, ValueError, ZeroDivisionError):  # a parameter is missing, or no number
+            draft = Draft([], None, 400, body=b"{}")
         if provider.token is not None and about("Authorization") != f"Bearer {provider.token}":
             draft = Draft([], None, 401, body=b'{"error": "unauthorized"}')
         if fault:
@@ -196,11 +201,18 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--accounts", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--token")
+    description, _, control = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.provider",
+        description=description,
+        epilog=f"{dedent(control).strip()}\n\nfaults, some with an argument:\n{fill(', '.join(FAULTS))}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    number: dict[str, Any] = {"type": int, "metavar": "N"}
+    parser.add_argument("--accounts", default=1_000, **number, help="as make local plans them (%(default)s)")
+    parser.add_argument("--seed", default=0, **number, help="other accounts for another seed (%(default)s)")
+    parser.add_argument("--port", default=0, **number, help="on 127.0.0.1; 0 takes a free one (%(default)s)")
+    parser.add_argument("--token", help="the bearer token to insist on; without it, none is asked for")
     given = parser.parse_args()
     rows = plan(accounts=given.accounts, seed=given.seed).source
     accounts = {row["account_id"]: canonical({n: v for n, v in row.items() if n != "segment"}) for row in rows}

@@ -31,6 +31,7 @@ class SourceRecord:
     net: object
     currency: object
     listed: object
+    unreadable: str | None = None
 
 
 class PriceList:

@@ -20,7 +20,6 @@ from reconciler.preview import preview
 from reconciler.rerun import rerun
 from reconciler.run import run
 from reconciler.settings import HTTP, Settings
-from reconciler.source import AccountsTable, SourceRecord
 from reconciler.triggers import parse_trigger
 from reconciler.verbs import Verb, obey, same_command
 from reconciler.verify import verify
@@ -31,6 +30,8 @@ from reconciler.work import Job
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
     from types_boto3_dynamodb import DynamoDBClient
+
+    from reconciler.source import SourceRecord
 
 CLOCK: Clock = SystemClock()
 
@@ -116,11 +117,13 @@ def _invocation(context: LambdaContext, calls_after: int = 0) -> Invocation:
 
 
 def _source(invocation: Invocation) -> Side[SourceRecord]:
-    """The source that the settings choose; what only the other one needs is not imported."""
+    """A provider, or else what source.py has; the one that the settings do not choose need not be there."""
     if invocation.settings.source == HTTP:
         from reconciler.http_source import HttpSource
 
         return HttpSource(invocation)
+    from reconciler.source import AccountsTable
+
     return AccountsTable(invocation)
 
 

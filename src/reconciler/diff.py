@@ -48,8 +48,6 @@ def _unreadable(pair: Pair[SourceRecord, ViewRow]) -> str | None:
     if reason := unfit(pair.account_id):
         return f"account_id {reason}"
     if record is not None:
-        if record.unreadable is not None:
-            return f"source {record.unreadable}"
         if record.status not in ("active", "cancelled"):
             return "source status is neither 'active' nor 'cancelled'"
         if record.status == "active" and (reason := _bad_entitlements(record.entitlements)):

@@ -1,6 +1,6 @@
 """Preview: what a run would grant, change, revoke and reject now. It writes nothing but its audit row.
 
-Both sides are read as a run reads them, and judged by the same `decide`. What does not fit into one invocation is told
+Both sides are read as a run reads them, and judged by the same `judged`. What does not fit into one invocation is told
 for as far as it was read, with where to go on.
 """
 
@@ -13,14 +13,13 @@ from reconciler import control, keys
 from reconciler.checksum import canonical
 from reconciler.commands import Command
 from reconciler.decisions import Decision, totals
-from reconciler.diff import decide
 from reconciler.errors import OutOfTime, SourceWait, VerbRefused
 from reconciler.invocation import Invocation
 from reconciler.items import Row
 from reconciler.merge import Page, Side
 from reconciler.ranges import EMPTY_SOURCE, too_many
 from reconciler.reader import Reader, read_by
-from reconciler.scan import Sides
+from reconciler.scan import Sides, judged
 from reconciler.shown import Shown
 from reconciler.source import SourceRecord
 from reconciler.timing import check_invocation, looking_patience_s
@@ -83,7 +82,7 @@ def _read_on(report: Report, segments: tuple[str, ...], job: Job, invocation: In
             report.segment, report.after, report.of_segment, report.source_judged = segment, None, Totals(), False
         sides = Sides(source, job.view, segment, invocation.settings.page_size)
         for pairs in sides.pages(report.after):
-            decisions = list(map(decide, pairs))
+            decisions = list(map(judged, pairs))
             page = totals(decisions)
             so_far = report.of_segment + page
             if so_far.revoked and not report.source_judged:

@@ -87,6 +87,16 @@ def read_answer(answer: Answer, now_ms: int) -> Page[SourceRecord] | Again:
         return Again(SourceInvalid(f"the provider's answer {malformed}"))
 
 
+def record_of(account_id: str, said: Mapping[str, object], unreadable: str | None) -> SourceRecord:
+    """What a provider says of one account, not yet checked. Yours to replace when accounts look different."""
+    return SourceRecord(
+        account_id=account_id,
+        status=said.get("status"),
+        entitlements=said.get("entitlements"),
+        unreadable=unreadable,
+    )
+
+
 def retry_after_s(value: str | None, now_ms: int) -> float | None:
     """The seconds of a Retry-After header, 0 to MAX_WAIT_S; None unless it holds seconds or an HTTP date."""
     text = (value or "").strip()
@@ -159,22 +169,28 @@ def _record(number: int, entry: object) -> SourceRecord:
     """An account whose id is not known could be any, so that none of its page may be taken as absent."""
     if not isinstance(entry, dict) or "account_id" not in entry:
         raise SourceInvalid(f"account {number} of a page has no account_id: whose absence it hides cannot be known")
-    account_id, entitlements = entry["account_id"], entry.get("entitlements")
+    account_id = entry["account_id"]
     if not isinstance(account_id, str):
         shown = str(account_id)[:60] if isinstance(account_id, int | Decimal | None) else "of another type"
         raise SourceInvalid(f"account {number} of a page has an account_id that is not text: {shown}")
-    if "account_id" in _twice(entry):
+    if isinstance(entry, _Repeated) and "account_id" in entry.names:
         raise SourceInvalid(f"account {number} of a page has two account_ids, one of them {account_id[:60]!r}")
     unreadable = None
-    if twice := _twice(entry) or _twice(entitlements):
-        unreadable = f"name {twice[0][:60]!r} stands twice in one object"
+    if (twice := _twice(entry)) is not None:
+        unreadable = f"name {twice[:60]!r} stands twice in one object"
     if (held := storable_id(account_id)) != account_id:
         unreadable = f"account_id {account_id[:60]!r} holds a lone surrogate"
-    return SourceRecord(held, entry.get("status"), entitlements, unreadable)
+    return record_of(held, entry, unreadable)
 
 
-def _twice(value: object) -> tuple[str, ...]:
-    return value.names if isinstance(value, _Repeated) else ()
+def _twice(value: object) -> str | None:
+    """A name that stands twice in one object, at whatever depth."""
+    looked_at = [value]
+    for part in looked_at:
+        if isinstance(part, _Repeated):
+            return part.names[0]
+        looked_at += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return None
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -57,7 +57,7 @@ class Sides:
         """The decisions for all accounts with after < id <= upto, read anew."""
         rows = _all(self.view, self.segment, after, upto, self.limit)
         records = _all(self.source, self.segment, after, upto, self.limit)
-        return [decide(pair) for pair in merge(records, rows)]
+        return [judged(pair) for pair in merge(records, rows)]
 
     def source_is_empty(self) -> bool:
         """Whether the source holds no account of this segment at all."""
@@ -67,6 +67,13 @@ class Sides:
             if page.rows or page.more_after is None:
                 return not page.rows
             after = page.more_after
+
+
+def judged(pair: Pair[SourceRecord, ViewRow]) -> Decision:
+    """What one account needs: as `decide` says, unless the source itself could not read the account."""
+    if pair.record is not None and pair.record.unreadable is not None:
+        return Decision(pair, rejection=f"source {pair.record.unreadable}")
+    return decide(pair)
 
 
 def every_row(side: Side[Row], segment: str, *, invocation: Invocation) -> Iterator[Row]:

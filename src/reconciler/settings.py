@@ -31,8 +31,8 @@ def _seconds(low: float, high: float) -> Any:
     return field(metadata={"kind": float, "low": low, "high": high})
 
 
-DYNAMODB, HTTP = "dynamodb", "http"
-"""Where the source is: the AccountsTable, or a provider's REST interface at `source_url`."""
+DYNAMODB, HTTP, OWN = "dynamodb", "http", "own"
+"""The source: the AccountsTable, a provider's REST interface at `source_url`, or what source.py finds by itself."""
 
 EACH, LATEST = "each", "latest"
 """Catch-up policies: run every missed interval, or only the newest one."""
@@ -74,7 +74,7 @@ class Settings:
     connect_timeout_seconds: float = _seconds(0.05, 60)
     read_timeout_seconds: float = _seconds(0.05, 60)
     sdk_max_attempts: int = _whole(1, 10)
-    source: str = _choice(DYNAMODB, HTTP)
+    source: str = _choice(DYNAMODB, HTTP, OWN)
     source_url: str = _optional()
     source_token_secret: str = _optional()
     source_requests_per_second: float = _seconds(0.001, 10_000)
@@ -83,7 +83,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.source == HTTP:
             self._check_http()
-        elif not self.accounts_table:
+        elif self.source == DYNAMODB and not self.accounts_table:
             raise SettingsError("ACCOUNTS_TABLE is not set, but SOURCE is dynamodb")
         if self.lease_seconds <= 3 * self.call_budget_s + self.slack_s:
             raise SettingsError(

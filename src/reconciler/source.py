@@ -19,7 +19,7 @@ from reconciler.tables import read_accounts
 class SourceRecord:
     """An account as the source holds it, not yet checked: `diff.decide` rejects what it cannot read.
 
-    `unreadable` is why the source itself could not read the rest of it.
+    `unreadable` is why the source itself could not read it: such an account is rejected before `decide` sees it.
     """
 
     account_id: str

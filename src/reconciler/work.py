@@ -9,7 +9,6 @@ from reconciler.attempt import Attempt, Result, count_work, seconds_since
 from reconciler.commit import Adopted
 from reconciler.complete import complete
 from reconciler.decisions import Decision, take_range
-from reconciler.diff import decide
 from reconciler.errors import GuardTripped, LeaseLost, OutOfTime, Paused, SchemaTooNew, SourceWait, TransientFailure
 from reconciler.intervals import overtaken
 from reconciler.invocation import Invocation
@@ -20,7 +19,7 @@ from reconciler.ranges import commit_range
 from reconciler.reader import Reader, read_by
 from reconciler.records import COMPLETED, NEEDS_REPAIR, RunRecord
 from reconciler.release import Ending, end_attempt
-from reconciler.scan import Sides
+from reconciler.scan import Sides, judged
 from reconciler.source import SourceRecord
 from reconciler.timing import check_range, patience_s
 from reconciler.view import ViewRow
@@ -128,7 +127,7 @@ def scan(attempt: Attempt, sides: Sides, size: int, invocation: Invocation) -> b
         decisions: list[Decision] = []
         while pairs or decisions:
             ahead = size - len(decisions)
-            decisions += map(decide, pairs[:ahead])
+            decisions += map(judged, pairs[:ahead])
             pairs = pairs[ahead:]
             taken = take_range(decisions, size)
             if not commit_range(decisions[:taken], attempt, sides, invocation=invocation):
