@@ -30,6 +30,7 @@ FIVE = ("acct-1", "acct-2", "acct-3", "acct-4", "acct-5")
 ODD = (
     *("9", "10", "A", "a", "é", "～", "😀"),  # numbers, cases, and one that UTF-16 would sort elsewhere
     *("A#", "#B", "A#B", "a/b", "a b", "a%2Fb", "a+b", "a&after=z", "a'--", 'a"'),  # what separates, escapes or quotes
+    *("a ", "a%", "a_", "a\\", "a\n"),  # what is cut off, or stands for something in a pattern
     *("012345670123", "12345670123", "1e10", "null", "true", "NaN"),  # what a parser would make something else of
     *("e\u0301", "e", "eé", "ee\u0301"),  # "e\u0301" is "é" to a reader, and another account
     *("x" * 1_024, "é" * 512, "x" * 1_023 + "y"),  # as long as an id can be
@@ -162,6 +163,19 @@ class SourceContract:
                 wanted = [name for name in names if keys.segment_of(name, count) == segment]
                 for limit in (1, 3, 20):
                     assert ids(walk(side, segment, limit=limit)) == wanted
+
+    def test_the_bounds_hold_within_each_segment(self) -> None:
+        """Most of them are the ids of other segments' accounts."""
+        names = [f"acct-{index:02}" for index in range(20)]
+        for count in self.segment_counts:
+            side = self.holding(names, segments=count)
+            for segment in keys.segments(count):
+                own = [name for name in names if keys.segment_of(name, count) == segment]
+                for upto in names[::3]:
+                    for after in (None, names[4]):
+                        if after is None or after < upto:
+                            pages = walk(side, segment, after=after, upto=upto, limit=3)
+                            assert ids(pages) == between(own, after, upto)
 
 
 def first(side: Side[Any], *, after: str | None = None, upto: str | None = None, limit: int) -> Page[Any]:

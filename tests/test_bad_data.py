@@ -261,7 +261,7 @@ def seen(world: World) -> set[str]:
 def test_an_empty_provider_strips_nobody(client: Any, segments: int) -> None:
     world = World(client, SEGMENT_COUNT=segments)
     with Provider(now=world.clock.monotonic) as provider:
-        world.set(source="http", source_url=provider.url, page_size=4)
+        world.set(source="http", source_url=provider.url, page_size=4, backfill_requests_per_second=segments)
         names = numbered(20)
         for name in names:
             world.view_row(name, plan="gold")
@@ -283,6 +283,7 @@ def test_a_provider_that_lost_accounts_strips_no_more_than_allowed_in_all(
     world = World(client, SEGMENT_COUNT=segments)
     with Provider(now=world.clock.monotonic) as provider:
         world.set(source="http", source_url=provider.url, page_size=4, range_size=4, max_revocations=6)
+        world.set(backfill_requests_per_second=segments)
         names = numbered(40)
         for name in names:
             provider.put(name, plan="gold")

@@ -140,7 +140,8 @@ class TestHttpSource(SourceContract):
     def _provider(self, world: World) -> Iterator[None]:
         self.world = world
         with OddProvider(now=world.clock.monotonic) as self.provider:
-            world.set(source="http", source_url=self.provider.url, source_requests_per_second=10_000.0)
+            world.set(source="http", source_url=self.provider.url)
+            world.set(source_requests_per_second=10_000.0, backfill_requests_per_second=10_000.0)
             yield
 
     def holding(self, ids: Sequence[str], *, segments: int = 1, paging: str = PLAIN) -> Side[Any]:
@@ -221,6 +222,13 @@ class WithoutLeadingZeros(Right):
         return sorted({name.lstrip("0") for name in super().held(segment)})
 
 
+class Padded(Right):
+    """As the type CHAR of SQL has it."""
+
+    def held(self, segment: str) -> list[str]:
+        return sorted({name.rstrip(" ") for name in super().held(segment)})
+
+
 class CutOff(Right):
     def held(self, segment: str) -> list[str]:
         return sorted({name[:255] for name in super().held(segment)})
@@ -251,6 +259,14 @@ class StopsShortOfUpto(Right):
 
     def within(self, segment: str, after: str | None, upto: str | None) -> list[str]:
         return [name for name in super().within(segment, after, upto) if name != upto]
+
+
+class LooksUpTheEndInItsSegment(Right):
+    """Up to the row of that id; all, where the segment has none."""
+
+    def within(self, segment: str, after: str | None, upto: str | None) -> list[str]:
+        theirs = upto in self.store.ids and upto not in self.held(segment)
+        return super().within(segment, after, None if theirs else upto)
 
 
 class LooksUpItsPosition(Right):
@@ -365,6 +381,8 @@ BREAKS: dict[type[Right], str] = {
     ByNumber: "ids_are_kept_exactly_and_ordered_by_their_bytes",
     Normalised: "ids_are_kept_exactly_and_ordered_by_their_bytes",
     WithoutLeadingZeros: "ids_are_kept_exactly_and_ordered_by_their_bytes",
+    Padded: "ids_are_kept_exactly_and_ordered_by_their_bytes",
+    LooksUpTheEndInItsSegment: "the_bounds_hold_within_each_segment",
     CutOff: "ids_are_kept_exactly_and_ordered_by_their_bytes",
     DropsTheFirst: "wherever_reading_stops_it_goes_on_with_the_next_account",
     RepeatsTheLast: "pages_of_any_size_from_any_point_hold_every_account_once",

@@ -21,7 +21,7 @@ import pytest
 from reconciler import clock, http_wire, keys, source_token
 from reconciler.errors import OutOfTime, SourceInvalid, SourceOrderError, TransientFailure, VerbRefused
 from reconciler.http_source import HttpSource
-from reconciler.provider_answers import MAX_BODY_BYTES
+from reconciler.provider_answers import MAX_BODY_BYTES, storable_id
 from tests.faults import NEVER_SENT, PASS, Wire, cancelled, meanwhile
 from tests.kit import Killed, delivered, everything, kill, later, logged, measured, numbered, ordered, ticked, wait
 from tests.providers import ODD_IDS, from_provider, killed_reading, night, source
@@ -66,8 +66,8 @@ def test_a_page_is_asked_for_by_the_last_account_and_says_who_asks(world: World,
         ("acct-0001", 2, None),
         ("acct-0003", 2, None),
     ]
-    assert {(asked.run_id, asked.attempt, asked.agent) for asked in provider.asked} == {
-        (f"{JOB}/{NIGHT}/1", "1", "reconciler")
+    assert {(asked.run_id, asked.attempt, asked.agent, asked.cache) for asked in provider.asked} == {
+        (f"{JOB}/{NIGHT}/1", "1", "reconciler", "no-cache")
     }
 
 
@@ -91,7 +91,7 @@ def test_a_job_name_that_no_header_holds_is_written_out(world: World, provider: 
 def test_each_segment_asks_for_its_own_accounts(client: Any, segments: int) -> None:
     world = World(client, SEGMENT_COUNT=segments)
     with Provider(now=world.clock.monotonic) as provider:
-        world.set(source="http", source_url=provider.url, page_size=2)
+        world.set(source="http", source_url=provider.url, page_size=2, backfill_requests_per_second=segments)
         names = stock(provider, 9)
         assert [result.outcome for result in night(world, "nightly")] == ["completed"] * segments
     assert world.view() == granted(names)
@@ -116,6 +116,57 @@ def test_every_id_arrives_once_and_as_it_is(world: World, provider: Provider, li
     for name in ODD_IDS:
         provider.put(name)
     assert every_id(source(world), limit) == sorted(ODD_IDS)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+@pytest.mark.parametrize("odd", [1, 3, 12])
+def test_accounts_with_lone_surrogates_are_got_beyond_with_pages_of_any_size(
+    world: World, provider: Provider, limit: int, odd: int
+) -> None:
+    """No page can be asked for behind one of them: all that share its beginning are repeated, however many they are."""
+    names = [
+        "a",
+        "a\ud7ff",
+        "a\ud7ffz",
+        *(f"a\ud800{index:02}" for index in range(odd)),
+        "a\ue000",
+        "b",
+        "b\udfff",
+        "c",
+    ]
+    for name in names:
+        provider.accounts[name] = json.dumps({"account_id": name, "status": "active", "entitlements": {}})
+    side = source(world)
+    assert every_id(side, limit) == [storable_id(name) for name in names]
+    for name in names:
+        page = side.read("000", after=storable_id(name), upto=None, limit=limit)
+        later = [storable_id(other) for other in names[names.index(name) + 1 :]]
+        assert [row.account_id for row in page.rows] == later[: len(page.rows)]
+        assert bool(page.rows) == bool(later)
+        assert len(page.rows) <= limit
+
+
+def test_a_page_that_can_never_reach_beyond_lone_surrogates_fails_instead_of_being_asked_for_ever(
+    world: World, provider: Provider
+) -> None:
+    world.set(page_size=1)
+    page = {"accounts": [{"account_id": "a\ud800"}], "next": "a\ud800"}
+    provider.fail("", *[f"body:{json.dumps(page)}"] * 50)
+    provider.accounts["a\ud800"] = json.dumps(page["accounts"][0])
+    provider.put("b")
+    side = source(world)
+    on = side.read("000", after=None, upto=None, limit=1).more_after
+    with pytest.raises(SourceInvalid, match="a page of 10000 accounts is not enough"):
+        side.read("000", after=on, upto=None, limit=1)
+    assert [asked.limit for asked in provider.asked] == [1, 1, 10, 100, 1_000, 10_000]
+
+
+def test_a_plus_is_a_plus_and_a_space_is_none(world: World, provider: Provider) -> None:
+    for name in ("a b", "a+b", "a%20b"):
+        provider.put(name)
+        page = source(world).read("000", after=name, upto=None, limit=1)
+        assert (page.rows, provider.asked[-1].after) == ((), name)
+        provider.accounts.clear()
 
 
 @pytest.mark.field("B27")
@@ -311,6 +362,35 @@ def test_a_redirect_is_not_followed(world: World, provider: Provider) -> None:
         assert elsewhere.asked == []
 
 
+def test_more_accounts_than_were_asked_for_are_refused(world: World, provider: Provider) -> None:
+    """A provider that takes no notice of `limit` may take none of `after` either."""
+    world.set(page_size=2)
+    stock(provider, 3)
+    provider.always = f"body:{provider.page({'limit': '3'}).rendered().decode()}"
+    with pytest.raises(SourceInvalid, match="answered 3 accounts, where 2 were asked for"):
+        night(world, "nightly")
+    assert world.view() == {}
+
+
+def test_an_id_that_no_address_holds_fails_the_attempt_and_is_cut_where_it_is_told(
+    world: World, provider: Provider
+) -> None:
+    provider.put("z" * 420_000)
+    with logged() as lines, pytest.raises(SourceInvalid, match=r"an id is longer than 4096 bytes: 'z{60}'"):
+        night(world, "nightly")
+    assert "z" * 61 not in repr(lines) + repr(everything(world))
+
+
+def test_no_id_of_any_length_is_told_whole(world: World, provider: Provider) -> None:
+    for name in ("a" * 4_096, "b" * 4_096):
+        provider.put(name)
+    provider.fail("shuffled", f"stuck:{'c' * 4_096}")
+    for after in (None, "c" * 4_096):
+        with pytest.raises(SourceOrderError) as error:
+            source(world).read("000", after=after, upto=None, limit=2)
+        assert len(str(error.value)) < 250
+
+
 # time
 
 
@@ -461,6 +541,34 @@ def test_a_provider_that_throttles_for_hours_costs_no_attempts(world: World, pro
     assert len(provider.asked) == 2 * world.settings.max_attempts + 1
 
 
+@pytest.mark.parametrize("asked", ["0", "-5", "1", "8"])
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_provider_that_throttles_on_after_short_pauses_is_backed_off_from(
+    world: World, provider: Provider, asked: str, attempts: int
+) -> None:
+    """What it asks for does not help, so that its pause is not the one to come back after."""
+    world.set(sdk_max_attempts=attempts)
+    stock(provider, 3)
+    provider.always = f"throttle:{asked}"
+    with pytest.raises(TransientFailure, match="answered 429"):
+        night(world, "nightly")
+    progress = world.progress()
+    assert (progress["attempts"], "waits_for_source" in progress) == (0, False)
+    backoff_ms = world.settings.backoff_seconds * 1000
+    assert backoff_ms / 2 - 1_000 <= progress["next_attempt_at_ms"] - world.clock.wall_ms <= backoff_ms
+    assert len(provider.asked) == attempts
+
+
+def test_a_pause_that_the_backoff_might_cut_short_is_kept(world: World, provider: Provider) -> None:
+    stock(provider, 3)
+    half_s = world.settings.backoff_seconds / 2
+    provider.fail(*["throttle:1"] * 2, f"throttle:{half_s:g}")
+    assert [result.outcome for result in night(world, "nightly")] == ["yielded"]
+    progress = world.progress()
+    assert progress["waits_for_source"]
+    assert progress["next_attempt_at_ms"] == pytest.approx(world.clock.wall_ms + half_s * 1000, abs=2_000)
+
+
 def test_what_reading_cost_is_measured(world: World, provider: Provider) -> None:
     stock(provider, 3)
     provider.fail("throttle:7")
@@ -545,6 +653,20 @@ def test_a_token_that_is_refused_anew_ends_the_attempt(
     with pytest.raises(SourceInvalid, match="refused the token: 401"):
         night(world, "nightly")
     assert (len(provider.asked), len(fetched)) == (2, 2)
+
+
+def test_a_token_that_was_refused_is_not_used_again_even_with_one_request_for_a_page(
+    world: World, provider: Provider, secret: Any, fetched: list[str]
+) -> None:
+    world.set(sdk_max_attempts=1)
+    names = stock(provider, 3)
+    provider.token = "another"
+    with pytest.raises(SourceInvalid, match="refused the token: 401"):
+        night(world, "nightly")
+    secret.put_secret_value(SecretId=world.settings.source_token_secret, SecretString="another")
+    (result,) = later(world, job=from_provider)
+    assert (result.outcome, len(fetched)) == ("completed", 2)
+    assert set(world.view()) == set(names)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
-from reconciler.errors import SourceWait
+from reconciler.errors import OutOfTime
 from reconciler.http_source import HttpSource
 from reconciler.pacing import Limiter, per_segment
 from reconciler.reader import Reader
@@ -119,8 +119,15 @@ def test_there_is_no_burst_after_a_rest() -> None:
     ]
 
 
-def test_all_segments_together_keep_the_rate() -> None:
-    assert sum(per_segment(5.0, 7) for _ in range(7)) == pytest.approx(5.0)
+@pytest.mark.parametrize(("per_second", "segments"), [(2.0, 2), (5.0, 2), (5.0, 3), (64.0, 64), (100.0, 7)])
+def test_all_segments_together_keep_the_rate_from_one_a_second_for_each(per_second: float, segments: int) -> None:
+    """They all begin at the same moment, which is the worst."""
+    workers = [Asking(per_segment(per_second, segments)) for _ in range(segments)]
+    for worker in workers:
+        for _ in range(30):
+            worker.ask()
+    together = [moment for worker in workers for moment in worker.arrived]
+    assert busiest(together, 1 - 1e-6) <= per_second
 
 
 def stock(provider: Provider, count: int) -> None:
@@ -203,15 +210,13 @@ def test_seven_missed_nights_and_this_one_keep_their_rates_oldest_first(world: W
     assert busiest(of_night[NIGHT], 1 - 1e-6) > 2, "tonight is read at the live rate"
 
 
-def test_a_pace_that_is_slower_than_the_readers_patience_gives_the_segment_back(
-    world: World, provider: Provider
-) -> None:
+def test_a_turn_for_which_no_time_is_left_is_no_wish_of_the_source(world: World, provider: Provider) -> None:
+    """The settings see to it that a whole lease has time for it."""
     world.set(source_requests_per_second=0.1)
     stock(provider, 4)
     side = source(world, lambda: 9.0)
-    with pytest.raises(SourceWait) as wanted:
+    with pytest.raises(OutOfTime, match=r"allows a request in 10\.0 s, and 9\.0 s are left"):
         side.read("000", after=None, upto=None, limit=2)
-    assert wanted.value.seconds == pytest.approx(10)
     assert provider.asked == []
 
 

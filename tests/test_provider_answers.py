@@ -16,6 +16,7 @@ from reconciler.errors import SourceInvalid, TransientFailure
 from reconciler.merge import Page
 from reconciler.provider_answers import (
     MAX_BODY_BYTES,
+    MAX_ID_BYTES,
     Again,
     Answer,
     asked_after,
@@ -229,6 +230,30 @@ def test_the_type_may_name_its_encoding() -> None:
 def test_an_answer_over_the_bound_says_what_to_lower() -> None:
     with pytest.raises(SourceInvalid, match=f"{MAX_BODY_BYTES} bytes: lower PAGE_SIZE"):
         read(b" " * (MAX_BODY_BYTES + 1))
+
+
+@pytest.mark.parametrize("status", [429, 503, 500, 401])
+def test_an_error_is_what_its_status_says_however_long_its_page_is(status: int) -> None:
+    assert isinstance(read(b" " * (MAX_BODY_BYTES + 1), status), Again)
+    with pytest.raises(SourceInvalid, match="answered 404"):
+        read(b" " * (MAX_BODY_BYTES + 1), 404)
+
+
+@pytest.mark.parametrize(
+    "longest",
+    ["x" * MAX_ID_BYTES, "é" * (MAX_ID_BYTES // 2), "\ud800" * (MAX_ID_BYTES // len(storable_id("\ud800").encode()))],
+)
+def test_an_id_that_is_too_long_to_be_asked_from_fails_the_page_and_is_not_shown_whole(longest: str) -> None:
+    (record,) = page_of(account(account_id=json.dumps(longest)), on=json.dumps(longest)).rows
+    assert record.account_id == storable_id(longest)
+    for page in (
+        (account(account_id=json.dumps(longest + longest[0])), "null"),
+        (account(), json.dumps(longest + longest[0])),
+    ):
+        with pytest.raises(SourceInvalid, match=f"longer than {MAX_ID_BYTES} bytes: ") as refused:
+            page_of(page[0], on=page[1])
+        assert repr(longest[:60]) in str(refused.value)
+        assert len(str(refused.value)) < 450
 
 
 @given(st.lists(st.text(st.characters(codec=None) | st.sampled_from("\ud7ff\ud800\udfff\ue000"), max_size=5)))

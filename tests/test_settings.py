@@ -139,6 +139,8 @@ def test_importing_the_handlers_needs_no_setting() -> None:
         "https://provider.example/v1/tenants/7",
         "https://provider.example:8443/v1",
         "https://[2001:db8::1]/v1",
+        "https://Provider-7.example.:443/v1/a\\b",
+        "https://10.0.0.1/v1",
         "http://localhost:8080/v1",
         "http://127.0.0.1:8080",
         "http://[::1]:8080",
@@ -161,6 +163,21 @@ def test_a_provider_is_asked_over_tls_or_on_this_machine(url: str) -> None:
         "https:///v1",
         "https://:443/v1",
         "https://provider.example:99999/v1",
+        "https://provider.example:65536/v1",
+        "http://[::1].evil.example/v1",
+        "http://[::1]evil.example/v1",
+        "https://[2001:db8::1].evil.example/v1",
+        "http://localhost\\.evil.example/v1",
+        "http://localhost%2eevil.example/v1",
+        "http://localhost;evil.example/v1",
+        "http://127.0.0.1\u3002evil.example/v1",
+        "https://ho\\st/v1",
+        "https://a..b/v1",
+        "https://.a/v1",
+        "https://./v1",
+        "https://-/v1",
+        "https://-a/v1",
+        "https://a-.b/v1",
         "https://provider.example:0/v1",
         "https://provider.example:port/v1",
         "https://[2001:db8::1/v1",
@@ -197,14 +214,61 @@ def test_an_address_that_may_hold_a_secret_is_refused_and_not_shown(url: str) ->
 
 
 @pytest.mark.parametrize("name", ["SOURCE_REQUESTS_PER_SECOND", "BACKFILL_REQUESTS_PER_SECOND"])
-def test_a_rate_at_which_a_segment_waits_longer_than_a_quarter_of_the_lease_is_refused(name: str) -> None:
-    """120 s of lease: each of 3 segments gets one request within 30 s at 0.1 a second, and does not at less."""
-    few = PROVIDER | {"SEGMENT_COUNT": "3"}
-    assert getattr(given(**few, **{name: "0.1"}), name.lower()) == 0.1
-    for changed in ({name: "0.099"}, {name: "0.1", "SEGMENT_COUNT": "4"}, {name: "0.1", "LEASE_SECONDS": "119"}):
+def test_a_rate_at_which_a_request_waits_longer_than_a_quarter_of_the_lease_is_refused(name: str) -> None:
+    """A first request waits for a second at any rate: a worker knows nothing of who asked before it."""
+    short = {"CONNECT_TIMEOUT_SECONDS": "0.1", "READ_TIMEOUT_SECONDS": "0.1", "SDK_MAX_ATTEMPTS": "1"}
+    assert given(**PROVIDER, **{name: "0.1", "LEASE_SECONDS": "48"}).source == HTTP
+    assert given(**PROVIDER, **short, **{name: "10", "LEASE_SECONDS": "4"}).source == HTTP
+    for changed in (
+        {name: "0.033"},
+        {name: "0.08", "LEASE_SECONDS": "49"},
+        {name: "10", "LEASE_SECONDS": "3.9", **short},
+    ):
         with pytest.raises(SettingsError, match=r"more than a quarter of the lease: raise SOURCE_REQUESTS_PER_SECOND"):
-            given(**few | changed)
-        assert given(**few | changed | {"SOURCE": DYNAMODB}).source == DYNAMODB
+            given(**PROVIDER | changed)
+        assert given(**PROVIDER | changed | {"SOURCE": DYNAMODB}).source == DYNAMODB
+
+
+@pytest.mark.parametrize("name", ["SOURCE_REQUESTS_PER_SECOND", "BACKFILL_REQUESTS_PER_SECOND"])
+def test_a_rate_below_one_request_a_second_for_each_segment_is_refused(name: str) -> None:
+    """Nothing spreads the requests of several segments: together they could fall into one second."""
+    other = {"SOURCE_REQUESTS_PER_SECOND": "64", "BACKFILL_REQUESTS_PER_SECOND": "64"}
+    for segments in ("2", "3", "64"):
+        assert given(**PROVIDER | other | {name: segments, "SEGMENT_COUNT": segments}).source == HTTP
+        few = PROVIDER | other | {name: f"{float(segments) - 0.1}", "SEGMENT_COUNT": segments}
+        with pytest.raises(SettingsError, match=rf"less than one for each of {segments} segments.*raise SOURCE_REQ"):
+            given(**few)
+        assert given(**few | {"SOURCE": DYNAMODB}).source == DYNAMODB
+    assert given(**PROVIDER | {name: "0.5"}).segment_count == 1
+
+
+ARN = "arn:aws:dynamodb:eu-central-1:123456789012:table/"
+ELSEWHERE = "arn:aws:dynamodb:eu-central-1:999999999999:table/"
+
+
+@pytest.mark.parametrize(
+    ("accounts", "view", "same"),
+    [
+        ("view", "view", True),
+        (f"{ARN}view", "view", True),
+        ("view", f"{ARN}view", True),
+        (f"{ARN}view", f"{ARN}view", True),
+        (f"{ELSEWHERE}view", "view", True),
+        (f"{ELSEWHERE}view", f"{ARN}view", False),
+        (f"{ARN}my-view", f"{ARN}view", False),
+        ("my-view", "view", False),
+        ("View", "view", False),
+    ],
+)
+def test_a_view_that_is_its_own_source_is_refused(accounts: str, view: str, same: bool) -> None:
+    """Each account would be granted what its own row says, which is to say nothing would ever be revoked."""
+    tables = {"ACCOUNTS_TABLE": accounts, "ENTITLEMENTS_TABLE": view}
+    if same:
+        with pytest.raises(SettingsError, match=r"^ACCOUNTS_TABLE and ENTITLEMENTS_TABLE are both "):
+            given(**tables)
+    else:
+        assert given(**tables).accounts_table == accounts
+    assert given(**PROVIDER, **tables).source == HTTP
 
 
 def test_with_a_table_as_the_source_nothing_is_asked_of_the_provider() -> None:

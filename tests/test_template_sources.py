@@ -81,7 +81,8 @@ def on(sid: str, **given: str) -> list[Any]:
             ["", "https://provider.example", "https://a.b:8443/v1/x", "https://[2001:db8::1]/v1", "https://10.0.0.1/"],
             ["provider.example", "http://provider.example", "https://", "https://:443/v1", "https:///v1",
              "https://ada:pw@provider.example", "https://provider.example/v1?a=b", "https://provider.example/v1#x",
-             "https://provider.example/v 1", "https://provider.example:port", "ftp://provider.example"],
+             "https://provider.example/v 1", "https://provider.example:port", "ftp://provider.example",
+             "https://a..b", "https://.", "https://-/v1", "https://-a", "https://a-.b", "https://[::1].evil.example"],
         ),
         (
             "SourceTokenSecretArn",
@@ -140,6 +141,26 @@ def test_a_provider_without_an_address_is_refused_before_anything_is_deployed(
     applies = resolve(rule["RuleCondition"], **given)
     assert (not applies or resolve(assertion["Assert"], **given)) is accepted
     assert "Source=http needs SourceUrl" in assertion["AssertDescription"]
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted"),
+    [
+        ({}, True),
+        ({"ExistingAccountsTable": "abc"}, True),
+        ({"ExistingEntitlementsTable": "abc"}, True),
+        ({"ExistingAccountsTable": "abc", "ExistingEntitlementsTable": "abcd"}, True),
+        ({"ExistingAccountsTable": "abc", "ExistingEntitlementsTable": "abc"}, False),
+        ({"ExistingAccountsTable": f"{TABLE}abc", "ExistingEntitlementsTable": f"{TABLE}abc"}, False),
+        (PROVIDER | {"ExistingAccountsTable": "abc", "ExistingEntitlementsTable": "abc"}, True),
+    ],
+)
+def test_a_view_that_is_its_own_source_is_refused_before_anything_is_deployed(
+    given: dict[str, str], accepted: bool
+) -> None:
+    rule = TEMPLATE["Rules"]["AViewIsNotItsOwnSource"]
+    (assertion,) = rule["Assertions"]
+    assert (not resolve(rule["RuleCondition"], **given) or resolve(assertion["Assert"], **given)) is accepted
 
 
 # ------------------------------------------------------------------------------------------------------ what they make

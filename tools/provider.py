@@ -46,6 +46,7 @@ class Asked:
     run_id: str | None
     attempt: str | None
     agent: str | None
+    cache: str | None
     connection: int
     fault: str
 
@@ -150,6 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
                 about("X-Run-Id"),
                 about("X-Attempt"),
                 about("User-Agent"),
+                about("Cache-Control"),
                 self.connection_no,
                 fault,
             )
@@ -176,7 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(Draft([], None, body=b"{}"))
 
     def _query(self) -> dict[str, str]:
-        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True, strict_parsing=False)
+        """A plus is a plus, as RFC 3986 has it: not all who answer take it for a space."""
+        query = parse_qs(urlsplit(self.path).query.replace("+", "%2B"), keep_blank_values=True)
         return {name: values[-1] for name, values in query.items()}
 
     def _send(self, draft: Draft) -> None:

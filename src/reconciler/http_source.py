@@ -5,7 +5,8 @@
 The accounts with an id above `after`, by UTF-8 bytes, at most `limit` of them; where there are several segments, those
 for which `keys.segment_of` says so. `provider_answers` tells how an answer is read. A page costs at most
 SDK_MAX_ATTEMPTS requests. Each is paced, has a deadline inside the call budget, and is sent only while the reader has
-patience left: a worker that was frozen, and whose lease may be another's, sends nothing when it wakes up.
+patience left: a worker that was frozen, and whose lease may be another's, sends the request that it was about to send
+at most. When a person releases the lease of a holder that lives, two workers may ask until the old one's next commit.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from reconciler.pacing import Limiter, per_segment
 from reconciler.provider_answers import Again, asked_after, check_segment, read_answer
 from reconciler.reader import Reader
 from reconciler.source import SourceRecord
-from reconciler.source_token import bearer_token
+from reconciler.source_token import bearer_token, forget
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 2.0
 """Before asking again where the provider names no time of its own; doubled each time."""
+
+LONGEST_PAGE = 10_000
+"""Where a page repeats what was read already, more accounts are asked for, up to so many."""
 
 
 @dataclass(slots=True)
@@ -60,20 +64,31 @@ class HttpSource:
     def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
         """See merge.Side.
 
-        Raises TransientFailure for no answer, SourceWait when the provider or the pace asks for a longer pause than
-        the reader has patience, OutOfTime when it has none, SourceInvalid and SourceOrderError for a wrong answer.
+        Raises TransientFailure for no answer, SourceWait when the provider asks for a longer pause than the reader has
+        patience, OutOfTime when too little is left, SourceInvalid and SourceOrderError for a wrong answer.
         """
-        asked = asked_after(after)
-        query: dict[str, str | int] = {} if asked is None else {"after": asked}
+        asked, size = asked_after(after), limit
+        page = self._page(segment, asked, size)
+        while asked != after and page.more_after is not None and page.more_after <= (after or ""):
+            if size >= LONGEST_PAGE:
+                raise SourceInvalid(f"a page of {size} accounts is not enough to get beyond lone surrogates in ids")
+            size = min(10 * size, LONGEST_PAGE)
+            page = self._page(segment, asked, size)
+        return _within(page, after, upto, limit)
+
+    def _page(self, segment: str, after: str | None, limit: int) -> Page[SourceRecord]:
+        query: dict[str, str | int] = {} if after is None else {"after": after}
         query["limit"] = limit
         segments = self._invocation.settings.segment_count
         if segments > 1:
             query |= {"segment": segment, "segments": segments}
-        url = f"{self._invocation.settings.source_url.rstrip('/')}/accounts?{urlencode(query)}"
+        url = f"{self._invocation.settings.source_url.rstrip('/')}/accounts?{urlencode(query, quote_via=quote)}"
         with self._counted() as told:
-            page = self._ask(url, told).checked(asked or None, None)  # a provider may take an empty `after` for none
+            page = self._ask(url, told).checked(after or None, None)  # a provider may take an empty `after` for none
+        if len(page.rows) > limit:
+            raise SourceInvalid(f"the provider answered {len(page.rows)} accounts, where {limit} were asked for")
         check_segment(page, segment, segments)
-        return _within(page, after, upto)
+        return page
 
     @contextmanager
     def _counted(self) -> Iterator[Told]:
@@ -91,20 +106,22 @@ class HttpSource:
 
     def _ask(self, url: str, told: Told) -> Page[SourceRecord]:
         """One page, asked for until it is answered or the attempts are used up."""
-        clock, attempts = self._invocation.clock, self._invocation.settings.sdk_max_attempts
+        clock, settings = self._invocation.clock, self._invocation.settings
         token_refused = False
         again: Again | None = None
         pause_s, until = FIRST_PAUSE_S, clock.monotonic()
-        for _ in range(attempts):
+        for _ in range(settings.sdk_max_attempts):
             self._patience_s()
-            token = bearer_token(self._invocation.settings, fresh=again is not None and again.token_refused)
+            token = bearer_token(settings)
             self._wait(until, again, told)
             told.requests += 1
             read = self._send(url, token)
             if isinstance(read, Page):
                 return read
-            if read.token_refused and (token_refused or token is None):
-                raise read.error
+            if read.token_refused:
+                forget()
+                if token_refused or token is None:
+                    raise read.error
             again, token_refused = read, token_refused or read.token_refused
             if again.throttled:
                 told.throttled += 1
@@ -112,8 +129,8 @@ class HttpSource:
             until = clock.monotonic() + (pause_s if again.wait_s is None else again.wait_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         assert again is not None
-        if again.wait_s is not None:
-            raise SourceWait(again.wait_s, f"{attempts} requests were throttled")
+        if again.wait_s is not None and again.wait_s >= settings.backoff_seconds / 2:  # jittered down to that
+            raise SourceWait(again.wait_s, f"{settings.sdk_max_attempts} requests were throttled")
         raise again.error
 
     def _patience_s(self) -> float:
@@ -131,9 +148,11 @@ class HttpSource:
             if wait_s <= 0:
                 return
             if wait_s > patience_s:
-                if again is not None and again.wait_s is None:
+                if again is None:
+                    raise OutOfTime(f"the pace allows a request in {wait_s:.1f} s, and {patience_s:.1f} s are left")
+                if again.wait_s is None:
                     raise again.error
-                raise SourceWait(wait_s, "the provider asked for it" if again else "so slow a pace is set")
+                raise SourceWait(wait_s, "the provider asked for it")
             clock.sleep(wait_s)
             told.waited_s += wait_s
 
@@ -141,6 +160,7 @@ class HttpSource:
         settings = self._invocation.settings
         headers = {
             "Accept": "application/json",
+            "Cache-Control": "no-cache",
             "User-Agent": "reconciler",
             "X-Run-Id": quote(self._reader.run_id),
             "X-Attempt": str(self._reader.attempt),
@@ -159,13 +179,15 @@ class HttpSource:
         return read_answer(answer, self._invocation.clock.now_ms())
 
 
-def _within(page: Page[SourceRecord], after: str | None, upto: str | None) -> Page[SourceRecord]:
-    """The page within the asked bounds; what lies beyond is read again later: it must not be older than the view."""
+def _within(page: Page[SourceRecord], after: str | None, upto: str | None, limit: int) -> Page[SourceRecord]:
+    """The page within what was asked for; what lies beyond is read again later: it must not be older than the view."""
     rows = tuple(
         row
         for row in page.rows
         if (after is None or row.account_id > after) and (upto is None or row.account_id <= upto)
     )
+    if len(rows) > limit:
+        return Page(rows[:limit], rows[limit - 1].account_id)
     on = page.more_after
     last = page.rows[-1].account_id if page.rows else None
     ends = upto is not None and any(read_to is not None and read_to >= upto for read_to in (last, on))

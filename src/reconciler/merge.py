@@ -45,17 +45,17 @@ class Page(Generic[Row]):
         last = after
         for row in self.rows:
             if not isinstance(row.account_id, str):
-                raise SourceOrderError(f"account id {row.account_id!r} is not text")
+                raise SourceOrderError(f"account id {row.account_id!r:.60} is not text")
             if not storable(row.account_id):
-                raise SourceOrderError(f"account id {row.account_id!r} holds a lone surrogate, which has no UTF-8")
+                raise SourceOrderError(f"account id {row.account_id!r:.60} holds a lone surrogate, which has no UTF-8")
             if last is not None and row.account_id <= last:
-                raise SourceOrderError(f"{row.account_id!r} came after {last!r}")
+                raise SourceOrderError(f"{row.account_id!r:.60} came after {last!r:.60}")
             if upto is not None and row.account_id > upto:
-                raise SourceOrderError(f"{row.account_id!r} lies beyond {upto!r}")
+                raise SourceOrderError(f"{row.account_id!r:.60} lies beyond {upto!r:.60}")
             last = row.account_id
         on = self.more_after
         if on is not None and (on == after or (last is not None and on < last) or (upto is not None and on > upto)):
-            raise SourceOrderError(f"a page of ({after!r}, {upto!r}] says to go on after {on!r}")
+            raise SourceOrderError(f"a page of ({after!r:.60}, {upto!r:.60}] says to go on after {on!r:.60}")
         return self
 
 

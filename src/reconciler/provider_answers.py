@@ -34,6 +34,9 @@ from reconciler.source import SourceRecord
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """The longest answer that is read."""
 
+MAX_ID_BYTES = 4_096
+"""Of an id that can be asked from; no address is read that is much longer. Tables take shorter ones."""
+
 MAX_WAIT_S = 3_600.0
 """The longest pause that a provider is believed to want."""
 
@@ -65,8 +68,6 @@ class Again:
 def read_answer(answer: Answer, now_ms: int) -> Page[SourceRecord] | Again:
     """Raises SourceInvalid where another request would not help; no message holds anything of the payload."""
     status, headers = answer.status, answer.headers
-    if len(answer.body) > MAX_BODY_BYTES:
-        raise SourceInvalid(f"the provider's answer is longer than {MAX_BODY_BYTES} bytes: lower PAGE_SIZE")
     if status in THROTTLED:
         wait_s = retry_after_s(headers.get("Retry-After"), now_ms)
         return Again(TransientFailure(f"the provider answered {status}"), wait_s, throttled=True)
@@ -78,6 +79,8 @@ def read_answer(answer: Answer, now_ms: int) -> Page[SourceRecord] | Again:
         raise SourceInvalid(f"the provider answered {status}, to {_host(headers)}: redirects are not followed")
     if status != 200:
         raise SourceInvalid(f"the provider answered {status}")
+    if len(answer.body) > MAX_BODY_BYTES:
+        raise SourceInvalid(f"the provider's answer is longer than {MAX_BODY_BYTES} bytes: lower PAGE_SIZE")
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         return Again(SourceInvalid("the provider's answer is not of the type application/json"))
@@ -115,7 +118,7 @@ def check_segment(page: Page[SourceRecord], segment: str, segments: int) -> None
     """Raises SourceInvalid for an account of another segment: it would be written there, too."""
     for record in page.rows:
         if record.unreadable is None and keys.segment_of(record.account_id, segments) != segment:
-            raise SourceInvalid(f"account {record.account_id!r} does not belong to segment {segment} of {segments}")
+            raise SourceInvalid(f"account {record.account_id!r:.60} does not belong to segment {segment} of {segments}")
 
 
 def storable_id(account_id: str) -> str:
@@ -162,7 +165,14 @@ def _page(body: bytes) -> Page[SourceRecord]:
     if not (on is None or isinstance(on, str)):
         raise _Malformed("does not say what is next")
     records = tuple(_record(number, entry) for number, entry in enumerate(entries, 1))
-    return Page(records, None if on is None else storable_id(on))
+    return Page(records, None if on is None else _id(on))
+
+
+def _id(text: str) -> str:
+    held = storable_id(text)
+    if len(held.encode()) > MAX_ID_BYTES:
+        raise SourceInvalid(f"an id is longer than {MAX_ID_BYTES} bytes: {text[:60]!r}")
+    return held
 
 
 def _record(number: int, entry: object) -> SourceRecord:
@@ -178,7 +188,7 @@ def _record(number: int, entry: object) -> SourceRecord:
     unreadable = None
     if (twice := _twice(entry)) is not None:
         unreadable = f"name {twice[:60]!r} stands twice in one object"
-    if (held := storable_id(account_id)) != account_id:
+    if (held := _id(account_id)) != account_id:
         unreadable = f"account_id {account_id[:60]!r} holds a lone surrogate"
     return record_of(held, entry, unreadable)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
+
+from urllib3.exceptions import HTTPError
+from urllib3.util import parse_url
 
 from reconciler.errors import SettingsError
 
@@ -38,6 +42,10 @@ EACH, LATEST = "each", "latest"
 """Catch-up policies: run every missed interval, or only the newest one."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_LABEL = "[a-z0-9]+(-+[a-z0-9]+)*"
+HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?|[0-9a-f:.]*:[0-9a-f:.]*")
+"""A name, or an IPv6 address, which urlsplit has looked at."""
 
 POWERTOOLS = ("POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE")
 """Read by Powertools itself, which would emit under another name that no alarm looks at."""
@@ -85,6 +93,11 @@ class Settings:
             self._check_http()
         elif self.source == DYNAMODB and not self.accounts_table:
             raise SettingsError("ACCOUNTS_TABLE is not set, but SOURCE is dynamodb")
+        elif _same_table(self.accounts_table, self.entitlements_table):
+            raise SettingsError(
+                f"ACCOUNTS_TABLE and ENTITLEMENTS_TABLE are both {self.entitlements_table!r}: a view that is its own "
+                "source would be judged by itself (a table of the same name elsewhere: give both as ARNs)"
+            )
         if self.lease_seconds <= 3 * self.call_budget_s + self.slack_s:
             raise SettingsError(
                 f"LEASE_SECONDS is {self.lease_seconds:g}, but three call budgets of {self.call_budget_s:g} s and "
@@ -104,10 +117,15 @@ class Settings:
                 f"SOURCE_URL is {self.source_url!r}, but must be https://<host>… (http for loopback only)"
             )
         slowest = min(self.source_requests_per_second, self.backfill_requests_per_second)
-        step_s = self.segment_count / slowest
-        if step_s > self.lease_seconds / 4:
+        if slowest < self.segment_count > 1:
             raise SettingsError(
-                f"one request in {step_s:g} s for each segment is more than a quarter of the lease: raise "
+                f"{slowest:g} requests a second are less than one for each of {self.segment_count} segments, which do "
+                "not wait for each other: raise SOURCE_REQUESTS_PER_SECOND or BACKFILL_REQUESTS_PER_SECOND"
+            )
+        wait_s = max(1.0, 1 / slowest)
+        if wait_s > self.lease_seconds / 4:
+            raise SettingsError(
+                f"a request may have to wait for {wait_s:g} s, which is more than a quarter of the lease: raise "
                 "SOURCE_REQUESTS_PER_SECOND, BACKFILL_REQUESTS_PER_SECOND or LEASE_SECONDS"
             )
 
@@ -147,12 +165,22 @@ class Settings:
         return self.catch_up_days * 86_400_000
 
 
+def _same_table(one: str, other: str) -> bool:
+    """Whether they are, or may be: a name may be of the other's account."""
+    if one.startswith("arn:") and other.startswith("arn:"):
+        return one == other
+    return one.rpartition("/")[2] == other.rpartition("/")[2]
+
+
 def _is_address(text: str) -> bool:
+    """Whether it is one, and whoever connects to it reads the same host in it."""
     try:
         url = urlsplit(text)
-        allowed = url.scheme == "https" or (url.scheme == "http" and url.hostname in LOOPBACK)
-        return allowed and bool(url.hostname) and url.port != 0 and text.isprintable() and " " not in text
-    except ValueError:  # no number of a port, or no address between the brackets
+        host = url.hostname or ""
+        allowed = url.scheme == "https" or (url.scheme == "http" and host in LOOPBACK)
+        agreed = bool(HOST.fullmatch(host)) and (parse_url(text).host or "").strip("[]") == host
+        return allowed and agreed and url.port != 0 and text.isprintable() and " " not in text
+    except (ValueError, HTTPError):  # no number of a port, or no address between the brackets
         return False
 
 

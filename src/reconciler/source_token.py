@@ -20,8 +20,8 @@ TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1. Anything else would be refused as a header, in a message that shows it."""
 
 
-def bearer_token(settings: Settings, *, fresh: bool = False) -> str | None:
-    """The token; None when the deployment has none. `fresh` fetches it although one is cached.
+def bearer_token(settings: Settings) -> str | None:
+    """The token; None when the deployment has none.
 
     Raises TransientFailure when Secrets Manager does not answer, SourceInvalid when it refuses or holds no token.
     """
@@ -30,7 +30,7 @@ def bearer_token(settings: Settings, *, fresh: bool = False) -> str | None:
         return None
     problem: Exception | None = None
     try:
-        value = _secrets(settings).get(name, max_age=KEPT_S, force_fetch=fresh)
+        value = _secrets(settings).get(name, max_age=KEPT_S)
     except GetParameterError as error:
         problem = error.__context__ if isinstance(error.__context__, Exception) else error
     if problem is not None:
@@ -40,6 +40,11 @@ def bearer_token(settings: Settings, *, fresh: bool = False) -> str | None:
     if not TOKEN.fullmatch(token):
         raise SourceInvalid(f"the text of the secret {name} is no bearer token: letters, digits, -._~+/, then =")
     return token
+
+
+def forget() -> None:
+    """Let the token be fetched anew: the provider refused the one that was cached."""
+    _secrets.cache_clear()
 
 
 @lru_cache(maxsize=1)
