@@ -282,8 +282,8 @@ def test_a_provider_that_lost_accounts_strips_no_more_than_allowed_in_all(
     """Across kills, resumes, segments and nights; then it is whole again, and the night is run again from the start."""
     world = World(client, SEGMENT_COUNT=segments)
     with Provider(now=world.clock.monotonic) as provider:
-        world.set(source="http", source_url=provider.url, page_size=4, range_size=4, max_revocations=6)
         world.set(backfill_requests_per_second=segments)
+        world.set(source="http", source_url=provider.url, page_size=4, range_size=4, max_revocations=6)
         names = numbered(40)
         for name in names:
             provider.put(name, plan="gold")
