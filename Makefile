@@ -32,8 +32,8 @@ demo: $(DEV) $(EMULATOR)  ## Play a killed, delayed, repeated and resumed night 
 picture: $(DEV) $(EMULATOR)  ## Draw docs/timeline.svg, the README's picture, from a run of the demo
 	PYTHONPATH=src .venv/bin/python -m tools.demo --accounts 4000 --kill-after-range 36 --timeline docs/timeline.svg
 
-test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the whole test suite (ARGS="-k ...")
-	.venv/bin/python -m pytest -n auto --dist worksteal $(ARGS)
+test: $(DEV) $(EMULATOR) $(WHEELS)  ## Run the test suite, but for the rehearsal (ARGS="-k ...")
+	.venv/bin/python -m pytest -n auto --dist worksteal --ignore=tests/rehearsal $(ARGS)
 
 sweep: $(DEV)  ## Disturb every AWS call in every way, and write the figures into docs/guarantees.json (minutes)
 	PYTHONPATH=src .venv/bin/python -m tests.sweep $(ARGS)
