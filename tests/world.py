@@ -107,13 +107,20 @@ class Slow:
 
 
 class World:
-    """The job, its tables and its clock. `settings` may be replaced between invocations."""
+    """The job, its tables and its clock. `settings` may be replaced between invocations.
+
+    Nothing is read ahead unless a test asks for it: moto's writes are not atomic for another thread's reads.
+    """
 
     def __init__(self, client: DynamoDBClient, parameters: Mapping[str, Any] | None = None, **overrides: Any) -> None:
         self.client = client
         self.tables = create_tables(client, suffix=uuid.uuid4().hex[:8], template=TEMPLATE)
         self.environ = environment(
-            self.tables, job=JOB, parameters=dict(parameters or {}), overrides=overrides, template=TEMPLATE
+            self.tables,
+            job=JOB,
+            parameters=dict(parameters or {}),
+            overrides={"READ_AHEAD": False, **overrides},
+            template=TEMPLATE,
         )
         self.settings = Settings.from_env(self.environ)
         self.clock = ManualClock()

@@ -30,6 +30,9 @@ from reconciler.source_token import bearer_token, forget
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 2.0
 """Before asking again where the provider names no time of its own; doubled each time."""
 
+NAP_S = 1.0
+"""Waiting is looked up from so often, whether there is still somebody who waits."""
+
 LONGEST_PAGE = 10_000
 """Where a page repeats what was read already, more accounts are asked for, up to so many."""
 
@@ -153,8 +156,9 @@ class HttpSource:
                 if again.wait_s is None:
                     raise again.error
                 raise SourceWait(wait_s, "the provider asked for it")
-            clock.sleep(wait_s)
-            told.waited_s += wait_s
+            nap_s = min(wait_s, NAP_S)
+            clock.sleep(nap_s)
+            told.waited_s += nap_s
 
     def _send(self, url: str, token: str | None) -> Page[SourceRecord] | Again:
         settings = self._invocation.settings

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -46,11 +47,15 @@ WATCHDOG_METRICS = {
 logger = Logger()
 metrics = Metrics()
 
+_counting = Lock()
+"""Powertools counts into a plain map, and what is read ahead is counted by another thread."""
+
 
 def count(name: str, value: float = 1) -> None:
     """Add a value to a metric of this invocation; a name that is not declared above is a KeyError."""
     unit = WORKER_METRICS.get(name) or WATCHDOG_METRICS[name]
-    metrics.add_metric(name=name, unit=unit, value=value)
+    with _counting:
+        metrics.add_metric(name=name, unit=unit, value=value)
 
 
 @contextmanager

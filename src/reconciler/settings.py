@@ -27,6 +27,10 @@ def _choice(*values: str) -> Any:
     return field(metadata={"kind": str, "choices": values})
 
 
+def _flag() -> Any:
+    return field(metadata={"kind": bool})
+
+
 def _whole(low: int, high: int) -> Any:
     return field(metadata={"kind": int, "low": low, "high": high})
 
@@ -72,6 +76,7 @@ class Settings:
     clock_skew_seconds: float = _seconds(0, 60)
     range_size: int = _whole(1, 100_000)
     page_size: int = _whole(1, 100_000)
+    read_ahead: bool = _flag()
     segment_count: int = _whole(1, 64)
     catch_up_days: int = _whole(1, 365)
     catch_up_policy: str = _choice(EACH, LATEST)
@@ -195,6 +200,10 @@ def _read(source: Mapping[str, str], name: str, rule: Mapping[str, Any]) -> Any:
         if raw not in rule.get("choices", (raw,)):
             raise SettingsError(f"{name} is {raw!r}, but must be one of {', '.join(rule['choices'])}")
         return raw
+    if kind is bool:
+        if raw.lower() not in ("true", "false"):
+            raise SettingsError(f"{name} is {raw!r}, but must be true or false")
+        return raw.lower() == "true"
     try:
         value = kind(raw)
     except ValueError:

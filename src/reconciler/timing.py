@@ -7,24 +7,40 @@ from reconciler.errors import OutOfTime
 from reconciler.invocation import Invocation
 
 
-def check_invocation(invocation: Invocation, slowest_range_s: float = 0.0) -> None:
-    """Raises OutOfTime unless one more range, and the end of the attempt after it, fit into the invocation."""
+def check_invocation(invocation: Invocation, slowest_range_s: float = 0.0, *, calls: int = 0) -> None:
+    """Raises OutOfTime unless one more range, and the end of the attempt after it, fit into the invocation.
+
+    And so many calls besides.
+    """
     settings = invocation.settings
     budget = settings.call_budget_s
-    needed = max(slowest_range_s, 3 * budget) + budget + settings.slack_s
+    needed = max(slowest_range_s, 3 * budget) + (1 + calls) * budget + settings.slack_s
     if invocation.remaining_s < needed:
         raise OutOfTime(f"a range needs {needed:.1f} s of the invocation, {invocation.remaining_s:.1f} s are left")
 
 
 def check_range(attempt: Attempt, *, invocation: Invocation) -> None:
     """Raises OutOfTime unless one more range fits into the lease and into the invocation."""
+    _check(attempt, invocation)
+    attempt.began_range = True
+
+
+def may_read_ahead(attempt: Attempt, *, invocation: Invocation) -> bool:
+    """Whether one more range still fits when a call of the page read ahead has to be waited for."""
+    try:
+        _check(attempt, invocation, calls=1)
+    except OutOfTime:
+        return False
+    return True
+
+
+def _check(attempt: Attempt, invocation: Invocation, calls: int = 0) -> None:
     settings = invocation.settings
     age_s = attempt.holding.renewal.age_s(invocation)
-    usable_s = settings.lease_seconds - (3 * settings.call_budget_s + settings.slack_s)
+    usable_s = settings.lease_seconds - ((3 + calls) * settings.call_budget_s + settings.slack_s)
     if age_s > usable_s:
         raise OutOfTime(f"the lease was renewed {age_s:.1f} s ago; no range is started after {usable_s:.1f} s")
-    check_invocation(invocation, attempt.slowest_range_s)
-    attempt.began_range = True
+    check_invocation(invocation, attempt.slowest_range_s, calls=calls)
 
 
 def patience_s(attempt: Attempt, invocation: Invocation) -> float:

@@ -16,12 +16,13 @@ from reconciler.leases import Holding
 from reconciler.merge import Side
 from reconciler.observability import count, logger
 from reconciler.ranges import commit_range
+from reconciler.read_ahead import Helper
 from reconciler.reader import Reader, read_by
 from reconciler.records import COMPLETED, NEEDS_REPAIR, RunRecord
 from reconciler.release import Ending, end_attempt
 from reconciler.scan import Sides, judged
 from reconciler.source import SourceRecord
-from reconciler.timing import check_range, patience_s
+from reconciler.timing import check_range, may_read_ahead, patience_s
 from reconciler.view import ViewRow
 
 SHRINK = 16
@@ -70,18 +71,13 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
     if holding.prior_attempts >= settings.max_attempts:
         return stop(attempt, Ending("needs_repair", f"{holding.prior_attempts} attempts without progress"), invocation)
     size = max(1, settings.range_size // SHRINK**holding.prior_attempts)
-    reader = Reader(
-        run_id=holding.record.run_id,
-        attempt=holding.prior_attempts + 1,
-        backlog=overtaken(holding.record.interval_id, invocation.clock.now_ms(), settings),
-        patience_s=lambda: patience_s(attempt, invocation),
-    )
     try:
-        sides = Sides(read_by(reader, job.source), job.view, holding.lease.segment, settings.page_size)
-        while True:
-            if scan(attempt, sides, size, invocation) and complete_segment(attempt, invocation):
-                return "completed"
-            logger.info("an earlier commit had landed", checkpoint=attempt.holding.progress.checkpoint)
+        with Helper() as helper:
+            sides = sides_of(attempt, job, helper, invocation)
+            while True:
+                if scan(attempt, sides, size, helper, invocation) and complete_segment(attempt, invocation):
+                    return "completed"
+                logger.info("an earlier commit had landed", checkpoint=attempt.holding.progress.checkpoint)
     except LeaseLost as lost:
         return lose(lost)
     except Paused:
@@ -112,18 +108,33 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
         raise
 
 
-def scan(attempt: Attempt, sides: Sides, size: int, invocation: Invocation) -> bool:
+def sides_of(attempt: Attempt, job: Job, helper: Helper, invocation: Invocation) -> Sides:
+    """What is reconciled, as this attempt and its helper read it."""
+    holding, settings = attempt.holding, invocation.settings
+    reader = Reader(
+        run_id=holding.record.run_id,
+        attempt=holding.prior_attempts + 1,
+        backlog=overtaken(holding.record.interval_id, invocation.clock.now_ms(), settings),
+        patience_s=lambda: 0.0 if helper.stopped else patience_s(attempt, invocation),
+    )
+    source, view = read_by(reader, job.source), job.view
+    return Sides(helper.taking_turns(source), helper.taking_turns(view), holding.lease.segment, settings.page_size)
+
+
+def scan(attempt: Attempt, sides: Sides, size: int, helper: Helper, invocation: Invocation) -> bool:
     """Commit range after range to the end of both sides; False when the checkpoint turned out to be further on.
 
     No more accounts are judged ahead than make one range, so that a small range keeps clear of an account that cannot.
     """
-    pages = sides.pages(attempt.holding.progress.checkpoint)
+    pages = helper.ahead(sides.pages(attempt.holding.progress.checkpoint))
     while True:
         check_range(attempt, invocation=invocation)
         began = invocation.clock.monotonic()
-        pairs = next(pages, None)
+        pairs = pages.next()
         if pairs is None:
             return True
+        if invocation.settings.read_ahead and may_read_ahead(attempt, invocation=invocation):
+            pages.begin()
         decisions: list[Decision] = []
         while pairs or decisions:
             ahead = size - len(decisions)
