@@ -50,6 +50,7 @@ class Population:
             "segment_count": rng.choice((1, 1, 1, 2, 3)),
             "range_size": rng.choice((1, 1, 2, 3)),
             "page_size": rng.choice((2, 3, 7)),
+            "read_ahead": False,
             "max_attempts": rng.choice((2, 5, 100)),
             "backoff_seconds": rng.choice((0, 1, 60)),
             "backoff_max_seconds": 600,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
@@ -77,6 +77,7 @@ class Calls:
     _held_back: set[str] = field(default_factory=set)
     _silent: dict[str, Disturbance] = field(default_factory=dict)
     _listening: bool = False
+    _dead: bool = False
 
     def __post_init__(self) -> None:
         events: Any = self.client.meta.events  # its stubs know no handler that answers
@@ -96,7 +97,7 @@ class Calls:
         self._target = None if disturbance is None else (number, disturbance)
         self._held_back.clear()
         self._silent.clear()
-        self._listening = True
+        self._listening, self._dead = True, False
         try:
             yield
         finally:
@@ -115,13 +116,13 @@ class Calls:
         """A request to a provider, as `http_wire.get` answers it; `unheard` counts the answers that were lost."""
         if not self._listening:
             return answer()
-        self.made.append(Call("GET", {"TableName": "provider"}))
+        self._made(Call("GET", {"TableName": "provider"}))
         disturbance = self._disturbance
         if disturbance in (Disturbance.UNANSWERED, Disturbance.TIMEOUT):
             self._silent[url] = disturbance
         silent = self._silent.get(url)
         if disturbance is Disturbance.KILLED_BEFORE:
-            raise Killed
+            self._die()
         if silent is Disturbance.TIMEOUT:
             return "no answer"
         with self.aside():
@@ -130,11 +131,21 @@ class Calls:
             answered = answer()
         self.read["provider", url] += 1
         if disturbance is Disturbance.KILLED_AFTER:
-            raise Killed
+            self._die()
         if silent or disturbance is Disturbance.LOST:
             self.unheard += 1
             return "the answer was lost"
         return answered
+
+    def _made(self, call: Call) -> None:
+        if self._dead:
+            raise Killed
+        self.made.append(call)
+
+    def _die(self) -> NoReturn:
+        """The invocation is gone, whichever of its threads was at this call."""
+        self._dead = True
+        raise Killed
 
     @property
     def _disturbance(self) -> Disturbance | None:
@@ -177,7 +188,7 @@ class Calls:
 
     def _asked(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
         if self._listening:
-            self.made.append(Call(model.name, dict(params)))
+            self._made(Call(model.name, dict(params)))
             if self.made[-1].stale:
                 self.found.append(f"{self.made[-1].name} is read without consistency")
             context["sweep"] = (self.made[-1], self._disturbance)
@@ -197,7 +208,7 @@ class Calls:
         if disturbance is Disturbance.STRAY and token:
             self._held_back.add(token)
         if disturbance is Disturbance.KILLED_BEFORE:
-            raise Killed
+            self._die()
         if disturbance in (Disturbance.TIMEOUT, Disturbance.STRAY) or token in self._held_back:
             raise ReadTimeoutError(endpoint_url="http://dynamodb")
 
@@ -214,7 +225,7 @@ class Calls:
             if "account_id" in item:
                 self.read[str(call.request["TableName"]), item["account_id"]["S"]] += 1
         if disturbance in (Disturbance.KILLED_AFTER, Disturbance.REPEATED):
-            raise Killed
+            self._die()
         if disturbance is Disturbance.UNANSWERED:
             raise ReadTimeoutError(endpoint_url="http://dynamodb")
         if call.operation == "TransactWriteItems" and "Error" not in parsed and disturbance is None:

@@ -23,7 +23,8 @@ class Scene:
     """A world and an event that is delivered to it.
 
     `prepare` leaves the world as it is before the event. `live` scenes have a live writer that may come in between;
-    in `paired` ones, the invocation that follows is disturbed too.
+    in `paired` ones, the invocation that follows is disturbed too. In `ahead` ones pages are read ahead, each in the
+    moment in which the one before it is there.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Scene:
     remaining_s: float = 900
     live: bool = False
     paired: bool = False
+    ahead: bool = False
 
 
 def stocked(world: World) -> None:
@@ -179,6 +181,11 @@ NIGHTS = (
     Scene("missed nights", asleep, tick),
     Scene("night from a provider", provided, nightly, live=True, paired=True),
     Scene("takeover from a provider", left_behind, tick, live=True),
+    Scene("night, read ahead", stocked, nightly, live=True, paired=True, ahead=True),
+    Scene("night that yields, read ahead", slow, nightly, remaining_s=140, ahead=True),
+    Scene("takeover on two segments, read ahead", orphaned, tick, segments=2, live=True, ahead=True),
+    Scene("guard trips, read ahead", guarded, nightly, ahead=True),
+    Scene("night from a provider, read ahead", provided, nightly, live=True, ahead=True),
 )
 
 COMMANDS = (
