@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import io
 import json
 import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, cast
@@ -234,6 +236,15 @@ def logged() -> Iterator[list[dict[str, Any]]]:
     finally:
         written.removeHandler(handler)
         lines += map(json.loads, output.getvalue().splitlines())
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Threads of which one runs at a time: whoever gives them something to do waits until it is done."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        concurrent.futures.wait([future])
+        return future
 
 
 @dataclass(slots=True)

@@ -6,8 +6,7 @@ import io
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from reconciler import http_wire, read_ahead
 from reconciler.clock import text
 from reconciler.errors import TransientFailure
 from tests.conftest import SESSION
-from tests.kit import Killed, delivered
+from tests.kit import AtOnce, Killed, delivered
 from tests.sweep.calls import Call, Calls
 from tests.sweep.disturbances import Disturbance, possible
 from tests.sweep.judge import differences, inconsistencies, kept, lasting
@@ -214,15 +213,6 @@ def _overtaken(plan: Plan) -> bool:
 def _unanswered(answer: dict[str, Any]) -> bool:
     outcome = answer.get("outcome")
     return outcome not in ("done", "repeated") and not (outcome == "duplicate" and answer["first"])
-
-
-class AtOnce(ThreadPoolExecutor):
-    """Threads of which one runs at a time: whoever gives them something to do waits until it is done."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = super().submit(fn, *args, **kwargs)
-        wait([future])
-        return future
 
 
 @contextmanager
