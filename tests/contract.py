@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -146,6 +147,16 @@ class SourceContract:
         once = [first(side, after=after, upto=upto, limit=2) for after, upto in bounds]
         again = [first(side, after=after, upto=upto, limit=2) for after, upto in reversed(bounds)]
         assert once == again[::-1]
+
+    def test_any_thread_may_go_on_where_another_one_stopped(self) -> None:
+        """One at a time: a helper reads ahead."""
+        side = self.holding(FIVE)
+        assert first(side, limit=1).rows[0].account_id == FIVE[0]
+        with ThreadPoolExecutor(max_workers=1) as another:
+            for after, follows in pairwise(FIVE):
+                page = another.submit(first, side, after=after, limit=1).result()
+                assert page.rows == first(side, after=after, limit=1).rows
+                assert page.rows[0].account_id == follows
 
     def test_a_bound_may_be_an_id_that_no_table_can_hold(self) -> None:
         names = sorted(("a", "x", "x" * 1_001, "xx", "y"))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import clock, keys, source_token
+from reconciler import clock, keys, read_ahead, source_token
 from reconciler.decisions import Decision
 from reconciler.diff import decide
 from reconciler.errors import ReconcilerError, SourceOrderError
@@ -26,7 +26,7 @@ from reconciler.source import SourceRecord
 from reconciler.view import EntitlementsTable, ViewRow
 from reconciler.work import Job
 from tests.faults import PASS, Wire, meanwhile
-from tests.kit import Killed, Rows, kill, logged, numbered, ordered, wait
+from tests.kit import AtOnce, Killed, Rows, kill, logged, numbered, ordered, wait
 from tests.providers import night, source, too_fast
 from tests.world import NIGHT, World
 from tools.provider import Provider
@@ -360,6 +360,8 @@ def test_five_hundred_faults_leave_the_view_right(
 ) -> None:
     """Night after night, every other request fails in some way, and now and then a worker is killed."""
     random = Random(6)
+    monkeypatch.setattr(read_ahead, "ThreadPoolExecutor", AtOnce)
+    world.set(read_ahead=True)
     provider.token = TOKEN
     secret = boto3.client("secretsmanager").create_secret(Name="provider", SecretString=TOKEN)
     world.set(source_token_secret=secret["ARN"], page_size=2, range_size=2, max_attempts=10_000, backoff_max_seconds=60)

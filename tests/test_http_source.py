@@ -18,12 +18,25 @@ from typing import Any
 import boto3
 import pytest
 
-from reconciler import clock, http_wire, keys, source_token
+from reconciler import clock, http_wire, keys, read_ahead, source_token
 from reconciler.errors import OutOfTime, SourceInvalid, SourceOrderError, TransientFailure, VerbRefused
 from reconciler.http_source import HttpSource
 from reconciler.provider_answers import MAX_BODY_BYTES, storable_id
 from tests.faults import NEVER_SENT, PASS, Wire, cancelled, meanwhile
-from tests.kit import Killed, delivered, everything, kill, later, logged, measured, numbered, ordered, ticked, wait
+from tests.kit import (
+    AtOnce,
+    Killed,
+    delivered,
+    everything,
+    kill,
+    later,
+    logged,
+    measured,
+    numbered,
+    ordered,
+    ticked,
+    wait,
+)
 from tests.providers import ODD_IDS, from_provider, killed_reading, night, source
 from tests.providers import everything as every_id
 from tests.world import JOB, NIGHT, ManualClock, World, event
@@ -800,13 +813,15 @@ def test_an_answer_that_drips_is_given_up_over_tls_too(
 # interruptions
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("kills", [0, 1, 5, 20])
-def test_a_night_costs_its_pages_and_at_most_two_requests_for_each_interruption(
-    world: World, provider: Provider, kills: int
+def test_a_night_costs_its_pages_and_at_most_three_requests_for_each_interruption(
+    world: World, provider: Provider, kills: int, ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in turn when a page was answered, before a commit, and after one; some attempts make no progress."""
     pages = 25
-    world.set(page_size=4, range_size=4)
+    monkeypatch.setattr(read_ahead, "ThreadPoolExecutor", AtOnce)
+    world.set(page_size=4, range_size=4, read_ahead=ahead)
     names = stock(provider, 4 * pages)
     for name in names:
         world.view_row(name, plan="gold" if name.endswith(("1", "5")) else "silver")
@@ -824,7 +839,7 @@ def test_a_night_costs_its_pages_and_at_most_two_requests_for_each_interruption(
     wire.next("commit")
     assert [result.outcome for result in night(world, "nightly")] == ["completed"]
     assert world.view() == granted(names)
-    assert pages <= len(provider.asked) <= pages + 2 * kills
+    assert pages <= len(provider.asked) <= pages + (2 + ahead) * kills
 
 
 @pytest.mark.field("B37")

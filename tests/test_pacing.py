@@ -11,13 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reconciler import read_ahead
 from reconciler.clock import SystemClock
 from reconciler.errors import OutOfTime
 from reconciler.http_source import HttpSource
 from reconciler.pacing import Limiter, per_segment
 from reconciler.reader import Reader
 from tests.faults import PASS, Wire, meanwhile
-from tests.kit import Killed, kill, numbered, wait
+from tests.kit import AtOnce, Killed, kill, numbered, wait
 from tests.providers import busiest, everything, night, source, too_fast
 from tests.world import JOB, NIGHT, ManualClock, World
 from tools.provider import Provider
@@ -150,9 +151,13 @@ def test_twenty_a_second_in_real_time_by_the_providers_own_clock(world: World, p
 
 
 @pytest.mark.field("B41")
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("latency_s", [0.0, 0.3])
-def test_retries_and_takeovers_keep_the_pace(world: World, provider: Provider, latency_s: float) -> None:
-    world.set(page_size=2, source_requests_per_second=4)
+def test_retries_and_takeovers_keep_the_pace(
+    world: World, provider: Provider, latency_s: float, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "ThreadPoolExecutor", AtOnce)
+    world.set(page_size=2, source_requests_per_second=4, read_ahead=ahead)
     stock(provider, 24)
     provider.arrives = lambda: world.clock.advance(latency_s)
     wire = Wire(world.client)

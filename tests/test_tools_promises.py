@@ -66,7 +66,7 @@ BREAKS: list[tuple[dict[str, Any], str]] = [
     ({"max_changes_per_account": 2}, "applied twice"),
     ({"max_changes_per_account": 0}, "applied twice"),
     ({"writes_agree": False}, "applied twice"),
-    ({"source_reads": 23}, "read again"),
+    ({"source_reads": 25}, "read again"),
     ({"source_reads": 19}, "read again"),
     ({"state": "RUNNING"}, "Completed means"),
     ({"granted": 119}, "Completed means"),

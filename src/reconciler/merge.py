@@ -69,8 +69,9 @@ class Side(Protocol[RowOut]):
     def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[RowOut]:
         """At most `limit` rows, the first ones of a segment with after < account_id <= upto; None means unbounded.
 
-        Nothing is remembered between calls: any bounds may be asked for at any time, any number of times. Neither bound
-        need be the id of an account: it may be gone, empty, or longer than an id can be.
+        Nothing is remembered between calls: any bounds may be asked for at any time, any number of times; by one thread
+        at a time, which is not always the same one. Neither bound need be the id of an account: it may be gone, empty,
+        or longer than an id can be.
 
         The end is `Page.more_after` None: the bounds held no more when this was read. Nothing else is: a page may be
         short, or empty, and go on, and what it goes on to may turn out to hold nothing. Otherwise `more_after` lies
