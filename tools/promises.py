@@ -105,8 +105,8 @@ def judge(facts: Facts, *, kill_after_range: int) -> list[Promise]:
         ),
         Promise(
             "Little is read again after a crash",
-            f"{f.source_reads} reads of the source; {f.source_reads_minimum} without a crash, and at most the page in work "
-            "and the one ahead of it for each of two takeovers",
+            f"{f.source_reads} reads of the source; {f.source_reads_minimum} without a crash, and at most the page "
+            "in work and the one ahead of it for each of two takeovers",
             0 <= extra <= 4,
         ),
         Promise(
