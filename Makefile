@@ -12,6 +12,8 @@ ARGS ?=
 # The product's own environment, and a second one for the emulator and the SAM CLI, which bind other versions of botocore.
 DEV := .venv/.installed
 EMULATOR := .venv/emulator/.installed
+# What the job is measured against, installed only for that.
+BENCH := .venv/bench/.installed
 # What `sam build` bundles, kept here so that the rehearsal needs no network.
 WHEELS := .venv/wheels/.downloaded
 UV_VERSION := 0.13.9
@@ -21,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo picture local test sweep soak chaos rehearse check validate build invoke costs install lock clean
+.PHONY: help demo picture local test sweep soak chaos rehearse check validate build invoke costs bench install lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +53,7 @@ rehearse: $(DEV) $(EMULATOR) $(WHEELS)  ## Deploy, kill, update, roll back and d
 check: $(DEV)  ## Lint, formatting and types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy src tools tests
+	.venv/bin/mypy src tools tests bench
 
 validate: $(EMULATOR)  ## Validate the template
 	.venv/emulator/bin/sam validate --lint
@@ -68,14 +70,18 @@ invoke: $(DEV) $(EMULATOR)  ## Run one sample event through the real handler (EV
 costs: $(DEV) $(EMULATOR)  ## Compute what a stack costs a month (ARGS=--measure to run the measured nights again)
 	@.venv/bin/python -m tools.costs $(ARGS)
 
+bench: $(DEV) $(EMULATOR) $(BENCH)  ## Measure speed and memory against what else there is, for docs/performance.md (an hour; ARGS=--quick)
+	PYTHONPATH=src .venv/bin/python -m bench $(ARGS)
+
 install: $(DEV) $(EMULATOR) $(WHEELS)  ## Install everything that the other targets need, and stop
 
-lock:  ## Write the lock files anew from pyproject.toml and requirements-emulator.in (ARGS=--upgrade for newer versions)
+lock:  ## Write the lock files anew from pyproject.toml and the requirements-*.in (ARGS=--upgrade for newer versions)
 	@mkdir -p .venv
 	$(PYTHON) -m venv .venv/lock
 	.venv/lock/bin/python -m pip install --quiet uv==$(UV_VERSION)
 	.venv/lock/bin/uv pip compile $(LOCK_OPTIONS) $(ARGS) --extra dev pyproject.toml --output-file requirements-dev.lock
 	.venv/lock/bin/uv pip compile $(LOCK_OPTIONS) $(ARGS) requirements-emulator.in --output-file requirements-emulator.lock
+	.venv/lock/bin/uv pip compile $(LOCK_OPTIONS) $(ARGS) requirements-bench.in --constraint requirements-dev.lock --output-file requirements-bench.lock
 
 LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
@@ -97,6 +103,9 @@ $(DEV): requirements-dev.lock
 	$(install_environment)
 
 $(EMULATOR): requirements-emulator.lock | $(DEV)
+	$(install_environment)
+
+$(BENCH): requirements-bench.lock | $(DEV)
 	$(install_environment)
 
 $(WHEELS): src/requirements.txt | $(DEV)
