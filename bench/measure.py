@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from itertools import groupby
 from statistics import median
 from typing import Any
 
@@ -22,58 +24,66 @@ from tools.seed import plan
 
 def contenders() -> list[str]:
     """Everyone; read-ahead only where the job has it."""
-    everyone = [cases.BARE, cases.RECONCILER, cases.LOCK, cases.POWERTOOLS, cases.DURABLE]
-    return [*everyone, cases.READ_AHEAD] if has_read_ahead() else everyone
+    has_read_ahead = any(setting.name == "read_ahead" for setting in fields(Settings))
+    return [name for name in cases.CONTENDERS if has_read_ahead or name != cases.READ_AHEAD]
 
 
-def has_read_ahead() -> bool:
-    return any(setting.name == "read_ahead" for setting in fields(Settings))
+def measure(chosen: Iterable[Case], known: Sequence[str], rounds: int) -> Iterator[list[Row]]:
+    """The rows of each case. Cases of the same accounts share an emulator, and what was counted there."""
+    for (accounts, share), same in groupby(chosen, key=lambda case: (case.accounts, case.changed_share)):
+        say(f"{accounts:,} accounts, {share:.0%} changed: seeding")
+        with stage(plan(accounts=accounts, changed=share)) as here:
+            counted: dict[str, dict[str, Any]] = {}
+            for case in same:
+                yield _case(here, case, case.contenders(known), rounds, counted)
 
 
-def measure(chosen: Iterable[Case], known: Iterable[str], rounds: int) -> Iterator[Row]:
-    """Every row of every case; each case has an emulator of its own."""
-    for case in chosen:
-        say(f"{cases.name(case)}: seeding")
-        with stage(plan(accounts=case.accounts, changed=case.changed_share)) as here:
-            yield from _case(here, case, case.contenders(known), rounds)
-
-
-def _case(here: Stage, case: Case, names: list[str], rounds: int) -> Iterator[Row]:
-    counted = {name: _counted(here, case, name) for name in names}
+def _case(here: Stage, case: Case, names: list[str], rounds: int, counted: dict[str, dict[str, Any]]) -> list[Row]:
+    begun = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    for name in names:
+        if name not in counted:
+            counted[name] = _counted(here, name)
+            say(f"{cases.name(case)}: {name} counted")
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(rounds):
         # every other round backwards, so that nobody always comes behind the same neighbour
         for name in names[:: -1 if number % 2 else 1]:
-            runs[name].append(here.measure(here.job(name, source_latency_s=case.source_latency_s)))
-            here.restore()
+            if number < turns(name, runs, rounds):
+                runs[name].append(here.measure(here.job(name, source_latency_s=case.source_latency_s)))
+                here.restore()
         say(f"{cases.name(case)}: round {number + 1} of {rounds}")
-    for name in names:
-        yield Row(
+    unkilled = {"repeated_reads_after_kill": None, "repeated_rows_after_kill": None} if case.source_latency_s else {}
+    return [
+        Row(
             contender=name,
             **asdict(case),
             wall_s=round(median(run["wall_s"] for run in runs[name]), 4),
             cpu_s=round(median(run["cpu_s"] for run in runs[name]), 4),
             peak_mb=round(median(run["peak_mb"] for run in runs[name]), 1),
+            rounds=len(runs[name]),
+            run=begun,
             wall_runs=[round(run["wall_s"], 4) for run in runs[name]],
             cpu_runs=[round(run["cpu_s"], 4) for run in runs[name]],
-            **counted[name],
+            **counted[name] | unkilled,
         )
+        for name in names
+    ]
 
 
-def _counted(here: Stage, case: Case, name: str) -> dict[str, Any]:
+def turns(name: str, runs: Mapping[str, Sequence[Mapping[str, float]]], rounds: int) -> int:
+    """In how many rounds a contender runs: in fewer if the first has shown it to be many times slower than the loop."""
+    firsts = {each: figures[0]["wall_s"] for each, figures in runs.items() if figures}
+    slow = name in firsts and firsts[name] > cases.SLOW * firsts.get(cases.BARE, firsts[name])
+    return min(rounds, cases.SLOW_ROUNDS) if slow else rounds
+
+
+def _counted(here: Stage, name: str) -> dict[str, Any]:
     """What an undisturbed run asks for, and what one that is killed half way repeats; through the proxy, not timed."""
     tally, figures = here.count(here.job(name))
     read_units, write_units = here.units(tally)
     here.restore()
-    repeated: dict[str, int | None] = {"repeated_reads_after_kill": None, "repeated_rows_after_kill": None}
-    if not case.source_latency_s:
-        killed = here.count_killed(here.job(name), max(1, tally.work // 2))
-        here.restore()
-        repeated = {
-            "repeated_reads_after_kill": killed.reads - tally.reads,
-            "repeated_rows_after_kill": killed.rows - tally.rows,
-        }
-    say(f"{cases.name(case)}: {name} counted")
+    killed = here.count_killed(here.job(name), max(1, tally.work // 2))
+    here.restore()
     return {
         "requests": dict(sorted(tally.operations.items())) | figures["others"],
         "read_units": read_units,
@@ -81,37 +91,31 @@ def _counted(here: Stage, case: Case, name: str) -> dict[str, Any]:
         "minimum_requests": minimum(
             here.seeded, actions=cases.ACTIONS.get(name, 100), checkpointed=name in cases.CHECKPOINTED
         ),
-        **repeated,
+        "repeated_reads_after_kill": killed.reads - tally.reads,
+        "repeated_rows_after_kill": killed.rows - tally.rows,
     }
 
 
-def grow(sizes: Iterable[int], rounds: int) -> list[dict[str, float]]:
+def grow(sizes: Iterable[int], rounds: int) -> Iterator[dict[str, float]]:
     """Seconds, the CPU among them, and peak memory for each number of accounts, the accounts' making taken off."""
-    found = []
     with stage(plan(accounts=14, changed=0)) as here:
         for accounts in sizes:
             runs = []
             for _ in range(1 if accounts > cases.LARGE else rounds):
                 figures = here.measure(here.job("synthetic", accounts=accounts))
-                making = figures["others"]
-                runs.append(
-                    {
-                        "wall_s": figures["wall_s"] - making["making_s"],
-                        "cpu_s": figures["cpu_s"] - making["making_cpu_s"],
-                        "peak_mb": figures["peak_mb"],
-                    }
-                )
+                making_s = figures["others"]["making_s"]
+                times = {name: figures[name] - making_s for name in ("wall_s", "cpu_s")}
+                runs.append(times | {"peak_mb": figures["peak_mb"]})
             medians = {name: round(median(run[name] for run in runs), 4) for name in runs[0]}
-            found.append({"accounts": accounts, "rounds": len(runs), **medians})
             say(f"growth: {accounts:,} accounts")
-    return found
+            yield {"accounts": accounts, "rounds": len(runs), **medians}
 
 
-def cold_starts(rounds: int) -> dict[str, dict[str, float]]:
+def cold_starts(rounds: int) -> dict[str, Any]:
     """Medians of a cold start of each kind, alternating."""
     runs: dict[str, list[dict[str, float]]] = {"imports": [], "idle_tick": []}
     with stage(plan(accounts=14, changed=0)) as here:
-        job = here.job("reconciler")
+        job = here.job("idle")
         environment = here.variables(job, here.url)
         for number in range(rounds + 1):
             for kind, figures in runs.items():
@@ -123,7 +127,7 @@ def cold_starts(rounds: int) -> dict[str, dict[str, float]]:
                 if number:  # the first writes the byte code, and the first tick the job's rows
                     figures.append(json.loads(ran.stderr.splitlines()[-1]))
     say("cold starts")
-    return {
+    return {"rounds": rounds} | {
         kind: {name: round(median(run[name] for run in figures), 4) for name in figures[0]}
         for kind, figures in runs.items()
     }

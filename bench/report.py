@@ -52,21 +52,28 @@ def text(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
     said = ", ".join(f"{name} {value}" for name, value in results["machine"].items())
     verdicts = [*cases.verdicts(rows), *grown(results["growth"]), *started(results["cold_start"])]
     growth = [
-        (f"{size:,}", f"{each['wall_s']:.2f}", f"{1e6 * each['cpu_s'] / size:.0f}", f"{each['peak_mb']:.0f}")
+        (
+            f"{size:,}",
+            f"{each['wall_s']:.2f}",
+            f"{1e6 * each['cpu_s'] / size:.0f}",
+            f"{each['peak_mb']:.0f}",
+            each["rounds"],
+        )
         for each in results["growth"]
         if (size := each["accounts"])
     ]
     cold = [
-        (kind.replace("_", " "), *(f"{1000 * figures[name]:.0f}" for name in ("import_s", "wall_s", "cpu_s")))
-        for kind, figures in results["cold_start"].items()
+        (kind.replace("_", " "), *(f"{1000 * results['cold_start'][kind][name]:.0f}" for name in STARTED))
+        for kind in ("imports", "idle_tick")
+        if kind in results["cold_start"]
     ]
     return "\n\n".join(
         (
-            f"Measured on {said}; medians of {results['rounds']}.",
+            f"Measured on {said}. Figures are medians of as many rounds as are stated with them.{apart(rows)}",
             "## Targets\n\n" + table(("target", "measured, worst case", ""), _told(verdicts)),
             "## Side by side\n\n![Time and memory against the bare loop](performance.png)",
             table(COLUMNS, [_columns(row) for row in rows]),
-            "## Growth\n\n" + table(("accounts", "wall s", "CPU µs an account", "peak MB"), growth),
+            "## Growth\n\n" + table(("accounts", "wall s", "CPU µs an account", "peak MB", "rounds"), growth),
             "## Cold start\n\n" + table(("milliseconds", "imports", "in all", "CPU"), cold),
         )
     )
@@ -74,6 +81,18 @@ def text(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 def _told(verdicts: Iterable[Verdict]) -> list[tuple[str, str, str]]:
     return [(each.target, each.measured, "reached" if each.reached else "**missed**") for each in verdicts]
+
+
+STARTED = ("import_s", "wall_s", "cpu_s")
+
+
+def apart(rows: Sequence[Row]) -> str:
+    """Which cases were not measured in one go, so that not all of their rows can be held against each other."""
+    runs: dict[cases.Case, set[str]] = {}
+    for row in rows:
+        runs.setdefault(row.case, set()).add(row.run)
+    several = "; ".join(cases.name(case) for case, begun in runs.items() if len(begun) > 1)
+    return f" Measured in several goes, and so compared only within each: {several}." if several else ""
 
 
 COLUMNS = (
@@ -87,6 +106,7 @@ COLUMNS = (
     "write units",
     "reads, rows repeated after a kill",
     "peak MB",
+    "rounds",
 )
 
 
@@ -104,24 +124,29 @@ def _columns(row: Row) -> tuple[str, ...]:
         f"{row.write_units:,.0f}",
         again,
         f"{row.peak_mb:.0f}",
+        str(row.rounds),
     )
 
 
 def grown(growth: Sequence[Mapping[str, float]]) -> list[Verdict]:
-    """Whether memory stays flat and time per account does not rise, from 10 k accounts on."""
-    base = next(each for each in growth if each["accounts"] == 10_000)
+    """Whether memory stays flat and time per account does not rise, from 10 k accounts to the most that were tried."""
+    base = next((each for each in growth if each["accounts"] == cases.SMALL), None)
+    if base is None or growth[-1] is base:
+        return []
     most = growth[-1]
     memory = most["peak_mb"] / base["peak_mb"]
     pace = (most["cpu_s"] / most["accounts"]) / (base["cpu_s"] / base["accounts"])
-    of = f"{most['accounts']:,} accounts to 10,000"
+    of = f"{most['accounts']:,} accounts to {cases.SMALL:,}"
     return [
         Verdict(f"peak memory, {of}: ≤ 1.2", f"{memory:.2f}", memory <= 1.2),
-        Verdict(f"CPU an account, {of}: ≤ 1.2", f"{pace:.2f}", pace <= 1.2),
+        Verdict(f"linear time, CPU an account, {of}: ≤ 1.2", f"{pace:.2f}", pace <= 1.2),
     ]
 
 
-def started(cold: Mapping[str, Mapping[str, float]]) -> list[Verdict]:
-    """The whole of an idle tick against imports alone."""
+def started(cold: Mapping[str, Any]) -> list[Verdict]:
+    """The whole of an idle tick, from a cold start, against imports alone."""
+    if not cold:
+        return []
     ratio = cold["idle_tick"]["wall_s"] / cold["imports"]["wall_s"]
     return [Verdict("idle tick against the bare imports: ≤ 1.5", f"{ratio:.2f}", ratio <= 1.5)]
 
@@ -142,6 +167,7 @@ def draw(rows: Sequence[Row], growth: Sequence[Mapping[str, float]], path: Path)
 
     near = [row for row in rows if not row.source_latency_s]
     bare = {row.case: row for row in near if row.contender == cases.BARE}
+    by = {(case, cases.BARE): row for case, row in bare.items()}
     names = list(dict.fromkeys(row.contender for row in near if row.contender != cases.BARE))
 
     def plain(axes: Any) -> None:
@@ -152,7 +178,8 @@ def draw(rows: Sequence[Row], growth: Sequence[Mapping[str, float]], path: Path)
     figure, (wall, cpu, grows) = plt.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
     for axes, what, title in ((wall, "wall_s", "wall time"), (cpu, "cpu_s", "CPU")):
         for index, contender in enumerate(names):
-            mine = {row.case: row for row in near if row.contender == contender and row.case in bare}
+            pairs = cases.beside([row for row in near if row.contender == contender], cases.BARE, by)
+            mine = {row.case: row for row, _ in pairs}
             at = [list(bare).index(case) + (index - len(names) / 2) * 0.15 for case in mine]
             heights = [getattr(row, what) / getattr(bare[case], what) for case, row in mine.items()]
             axes.bar(at, [height - 1 for height in heights], bottom=1, width=0.14, label=contender.replace("_", " "))
@@ -161,7 +188,8 @@ def draw(rows: Sequence[Row], growth: Sequence[Mapping[str, float]], path: Path)
         plain(axes)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_title(f"{title} against the bare loop")
-    wall.legend(fontsize="small")
+    if wall.get_legend_handles_labels()[0]:
+        wall.legend(fontsize="small")
     sizes = [each["accounts"] for each in growth]
     grows.plot(sizes, [each["wall_s"] for each in growth], marker="o", color="tab:blue", label="seconds")
     grows.plot(sizes, [each["peak_mb"] for each in growth], marker="s", color="tab:red", label="peak memory, MB")

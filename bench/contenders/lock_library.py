@@ -22,6 +22,7 @@ RESUMED_LEASE = {"lease_duration": timedelta(seconds=3), "heartbeat_period": tim
 def prepare(job: Job) -> Callable[[], None]:
     client = client_of(job)
     resource = boto3.resource("dynamodb", config=CONFIG)
+    resource.Table(job.tables["LockTable"]).get_item(Key={"lock_key": "-", "sort_key": "-"})  # opens its connection
     control = job.tables["ControlTable"]
     key = {"pk": job.name, "sk": "CHECKPOINT"}
     lease = RESUMED_LEASE if job.resumed or job.die_at is not None else {}
