@@ -70,7 +70,7 @@ invoke: $(DEV) $(EMULATOR)  ## Run one sample event through the real handler (EV
 costs: $(DEV) $(EMULATOR)  ## Compute what a stack costs a month (ARGS=--measure to run the measured nights again)
 	@.venv/bin/python -m tools.costs $(ARGS)
 
-bench: $(DEV) $(EMULATOR) $(BENCH)  ## Measure speed and memory against what else there is, for docs/performance.md (an hour; ARGS=--quick)
+bench: $(DEV) $(EMULATOR) $(BENCH)  ## Measure speed and memory against what else there is, for docs/performance.md (about an hour; ARGS=--resume goes on)
 	PYTHONPATH=src .venv/bin/python -m bench $(ARGS)
 
 install: $(DEV) $(EMULATOR) $(WHEELS)  ## Install everything that the other targets need, and stop
