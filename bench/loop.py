@@ -1,8 +1,8 @@
 """The loop that a careful person writes without any of the promises, and that contenders 1 to 4 share.
 
-Both sides are read with the Queries of the job (but for its bound on the account id), each page once; rows become plain values by the job's own code, as
-what is compared here is what the promises cost. Effects are conditioned on the version that was read, and every row
-that is written raises it.
+Both sides are read with the Queries of the job, but for its bound on the account id, each page once; rows become plain
+values by the job's own code, as what is compared here is what the promises cost. Effects are conditioned on the version
+that was read, and every row that is written raises it.
 """
 
 from __future__ import annotations

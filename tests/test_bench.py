@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bench import cases, report
+from bench import cases, measure, report
 from bench.cases import BARE, CONTENDERS, DURABLE, LOCK, POWERTOOLS, READ_AHEAD, RECONCILER, Case, Row, verdicts
+from bench.child import measured
 from bench.growth import Synthetic
-from bench.measure import _case, turns
+from bench.measure import _case, _counted, turns
 from bench.results import Results
-from bench.stage import EMULATOR
+from bench.stage import EMULATOR, Stage
 from bench.tally import Tally, minimum, out_of_line
 from tools.emulator import emulator
 from tools.scene import local_client
@@ -44,12 +48,19 @@ def numbered(accounts: int, out_of_line: range) -> Seeded:
         (range(10, 30), 7, True, 32),  # two pages of ten changes each, which is two transactions a page
         (range(0, 100, 10), 20, False, 21),
         (range(0, 100, 10), 20, True, 30),
+        (range(9, 17), 7, True, 30),  # the last of its page, and seven of the next
+        (range(3, 11), 7, True, 30),
     ],
 )
 def test_the_minimum_is_every_page_once_and_the_transactions(
     changed: range, actions: int, checkpointed: bool, least: int
 ) -> None:
     assert minimum(numbered(100, changed), actions=actions, checkpointed=checkpointed, page=10) == least
+
+
+def test_the_last_page_counts_however_little_is_on_it() -> None:
+    assert minimum(numbered(91, range(0)), actions=20, checkpointed=False, page=10) == 20
+    assert minimum(numbered(0, range(0)), actions=20, checkpointed=True, page=10) == 3
 
 
 def test_what_has_to_change_is_what_was_seeded() -> None:
@@ -221,6 +232,57 @@ def test_a_row_holds_medians_of_runs_that_alternate_and_what_was_counted_once() 
     assert bare.run == slow.run
 
 
+@pytest.mark.parametrize(
+    ("changes", "least"),
+    [
+        (0, {BARE: 2, POWERTOOLS: 2, LOCK: 3, DURABLE: 3, RECONCILER: 3, READ_AHEAD: 3}),
+        (99, {BARE: 3, POWERTOOLS: 3, LOCK: 3, DURABLE: 3, RECONCILER: 4, READ_AHEAD: 4}),
+    ],
+)
+def test_each_has_the_minimum_of_what_it_promises(changes: int, least: dict[str, int]) -> None:
+    here: Any = Staged([])
+    here.seeded = numbered(200, range(changes))
+    assert {name: _counted(here, name)["minimum_requests"] for name in CONTENDERS} == least
+
+
+def test_growth_leaves_out_what_making_accounts_up_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+
+    def ran_for(job: int) -> dict[str, Any]:
+        ran.append(job)
+        return {"wall_s": 5.0, "cpu_s": 4.0, "peak_mb": 50.0, "others": {"making_s": 3.0}}
+
+    here = SimpleNamespace(job=lambda _, accounts: accounts, measure=ran_for)
+    monkeypatch.setattr(measure, "stage", lambda _: nullcontext(here))
+    found = list(measure.grow([100_000, 1_000_000], 5))
+    assert found[0] == {"accounts": 100_000, "rounds": 5, "wall_s": 2.0, "cpu_s": 1.0, "peak_mb": 50.0}
+    assert found[1]["rounds"] == 1
+    assert ran == [100_000] * 5 + [1_000_000]
+
+
+def test_cpu_is_that_of_the_process_and_memory_in_megabytes() -> None:
+    def run() -> None:
+        for _ in range(5):
+            os.urandom(10_000_000)
+
+    before = time.process_time()
+    figures = measured(run)
+    assert figures["cpu_s"] == pytest.approx(time.process_time() - before, rel=0.2, abs=0.02)
+    assert 20 < figures["peak_mb"] < 5_000
+
+
+def test_units_are_those_of_the_heaviest_row_of_each_kind() -> None:
+    rows = [{"pk": {"S": "job"}, "sk": {"S": f"PROGRESS#{n}"}, "text": {"S": "x" * 1_000 * n}} for n in (1, 2)]
+    client: Any = SimpleNamespace(scan=lambda **_: {"Items": rows})
+    here = Stage("", client, {"ControlTable": "control"}, numbered(0, range(0)), "", 0, Path())
+    tally = Tally(frozenset())
+    put = Call(1, "me", "PutItem", {"TableName": "control", "Item": rows[0]}, {}, b"")
+    tally(put, lambda: Answer(200, {}, b"{}"))
+    got = Call(2, "me", "GetItem", {"TableName": "control", "ConsistentRead": True}, {}, b"")
+    tally(got, lambda: Answer(200, {}, json.dumps({"Item": rows[1]}).encode()))
+    assert here.units(tally) == (1.0, 2.0)
+
+
 def test_a_far_source_is_not_counted_again() -> None:
     here: Any = Staged([1.0] * 2)
     counted: dict[str, dict[str, Any]] = {}
@@ -354,14 +416,14 @@ def test_the_kill_comes_after_so_many_requests_that_touch_accounts() -> None:
 
     def ask(table: str) -> Answer | None:
         call = Call(1, "me", "Query", {"TableName": table}, {}, b"")
-        return tally(call, lambda: Answer(200, {}, b'{"Items": [], "Count": 0}'))
+        return tally(call, lambda: Answer(200, {}, b'{"Items": [], "Count": 4}'))
 
     assert ask("source") is not None
     assert ask("control") is not None
     assert not killed
     assert ask("source") is None
     assert killed
-    assert (tally.reads, tally.operations["Query"]) == (2, 3)
+    assert (tally.reads, tally.rows, tally.operations["Query"]) == (2, 8, 3)
 
 
 def test_the_command_leaves_alone_what_is_written_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,5 +446,7 @@ def test_the_command_leaves_alone_what_is_written_by_hand(tmp_path: Path, monkey
     assert written.startswith("by hand\n")
     assert written.endswith("\nalso by hand\n")
     assert "old" not in written.partition(report.BEGIN)[2].split("\n")
-    assert "| 10 k, 0% | reconciler |" in written
+    assert "| 10 k, 0% | reconciler | 1.00 | 1.00 | 10 | 10 | 1 | 1 | 3, 300 | 60 | 5 |" in written
+    assert "| 10,000 | 1.00 | 100 | 60 | 5 |" in written
+    assert "| idle tick | 500 | 1000 | 1000 |" in written
     assert (tmp_path / "performance.png").stat().st_size
