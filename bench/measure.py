@@ -21,6 +21,8 @@ from reconciler.settings import Settings
 from tools.emulator import ROOT
 from tools.seed import plan
 
+REPEATED = ("repeated_reads_after_kill", "repeated_rows_after_kill")
+
 
 def contenders() -> list[str]:
     """Everyone; read-ahead only where the job has it."""
@@ -42,7 +44,7 @@ def _case(here: Stage, case: Case, names: list[str], rounds: int, counted: dict[
     begun = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     for name in names:
         if name not in counted:
-            counted[name] = _counted(here, name)
+            counted[name] = _counted(here, case, name)
             say(f"{cases.name(case)}: {name} counted")
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(rounds):
@@ -52,7 +54,7 @@ def _case(here: Stage, case: Case, names: list[str], rounds: int, counted: dict[
                 runs[name].append(here.measure(here.job(name, source_latency_s=case.source_latency_s)))
                 here.restore()
         say(f"{cases.name(case)}: round {number + 1} of {rounds}")
-    unkilled = {"repeated_reads_after_kill": None, "repeated_rows_after_kill": None} if case.source_latency_s else {}
+    unkilled = {} if case.killed else dict.fromkeys(REPEATED)
     return [
         Row(
             contender=name,
@@ -77,13 +79,16 @@ def turns(name: str, runs: Mapping[str, Sequence[Mapping[str, float]]], rounds: 
     return min(rounds, cases.SLOW_ROUNDS) if slow else rounds
 
 
-def _counted(here: Stage, name: str) -> dict[str, Any]:
+def _counted(here: Stage, case: Case, name: str) -> dict[str, Any]:
     """What an undisturbed run asks for, and what one that is killed half way repeats; through the proxy, not timed."""
+    repeated: dict[str, int | None] = dict.fromkeys(REPEATED)
     tally, figures = here.count(here.job(name))
     read_units, write_units = here.units(tally)
     here.restore()
-    killed = here.count_killed(here.job(name), max(1, tally.work // 2))
-    here.restore()
+    if case.killed:
+        killed = here.count_killed(here.job(name), max(1, tally.work // 2))
+        here.restore()
+        repeated = dict(zip(REPEATED, (killed.reads - tally.reads, killed.rows - tally.rows), strict=True))
     return {
         "requests": dict(sorted(tally.operations.items())) | figures["others"],
         "read_units": read_units,
@@ -91,8 +96,7 @@ def _counted(here: Stage, name: str) -> dict[str, Any]:
         "minimum_requests": minimum(
             here.seeded, actions=cases.ACTIONS.get(name, 100), checkpointed=name in cases.CHECKPOINTED
         ),
-        "repeated_reads_after_kill": killed.reads - tally.reads,
-        "repeated_rows_after_kill": killed.rows - tally.rows,
+        **repeated,
     }
 
 

@@ -242,7 +242,7 @@ def test_a_row_holds_medians_of_runs_that_alternate_and_what_was_counted_once() 
 def test_each_has_the_minimum_of_what_it_promises(changes: int, least: dict[str, int]) -> None:
     here: Any = Staged([])
     here.seeded = numbered(200, range(changes))
-    assert {name: _counted(here, name)["minimum_requests"] for name in CONTENDERS} == least
+    assert {name: _counted(here, SMALL[0.0], name)["minimum_requests"] for name in CONTENDERS} == least
 
 
 def test_growth_leaves_out_what_making_accounts_up_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,6 +281,17 @@ def test_units_are_those_of_the_heaviest_row_of_each_kind() -> None:
     got = Call(2, "me", "GetItem", {"TableName": "control", "ConsistentRead": True}, {}, b"")
     tally(got, lambda: Answer(200, {}, json.dumps({"Item": rows[1]}).encode()))
     assert here.units(tally) == (1.0, 2.0)
+
+
+def test_no_kill_is_played_where_everything_changes_in_many_accounts() -> None:
+    here: Any = Staged([1.0])
+    large = Case(100_000, 1.0)
+    (row,) = _case(here, large, [BARE], 1, {})
+    assert (row.repeated_reads_after_kill, row.repeated_rows_after_kill) == (None, None)
+    assert here.killed_at == []
+    assert [case.killed for case in (Case(100_000, 0.01), SMALL[1.0], FAR)] == [True, True, False]
+    rows = [row, a_row(RECONCILER, large), a_row(LOCK, large)]
+    assert not [target for target in judged(*rows) if target.startswith("fewer")]
 
 
 def test_a_far_source_is_not_counted_again() -> None:
