@@ -19,7 +19,7 @@ from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA
 from reconciler.keys import PARTITION_KEY
 from reconciler.leases import Holding, Lease, Renewal, read_lease, refused_lease
-from reconciler.records import RUNNING, Progress, RunRecord, read_progress, unmoved
+from reconciler.records import EXPECTED, RUNNING, Progress, RunRecord, read_progress, unmoved
 from reconciler.settings import Settings
 from reconciler.transactions import Outcome, as_read, check, send, update
 
@@ -36,19 +36,25 @@ class NotAcquired:
     owner: str | None = None
 
 
-def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holding | NotAcquired:
+def acquire(
+    record: RunRecord, segment: str, *, invocation: Invocation, free: Lease | None = None
+) -> Holding | NotAcquired:
     """Take the lease if it is free or expired, and count the attempt, in one transaction.
+
+    `free` is the lease where it was found free along with the record. Then it is not read again, nor is the progress
+    of an interval that never started, which has none; when that is not so any more, the answer is `moved`.
 
     Raises Paused, TransientFailure, OutOfTime; LeaseRowMissing, RowMissing, RowInvalid, SchemaTooNew for odd rows.
     """
     settings = invocation.settings
     now_ms = invocation.clock.now_ms()
-    lease = read_lease(segment, invocation=invocation)
+    lease = free or read_lease(segment, invocation=invocation)
     if lease.paused is not None:
         raise Paused(f"segment {segment} is paused")
     if lease.held(now_ms, settings.skew_ms):
         return NotAcquired("held", lease.expires_at_ms, lease.owner)
-    progress = read_progress(record, segment, invocation=invocation)
+    never_started = free is not None and record.state == EXPECTED
+    progress = Progress() if never_started else read_progress(record, segment, invocation=invocation)
     if progress.done:
         return NotAcquired("done")
     prior = progress.attempts_in(record.rerun)
@@ -136,6 +142,8 @@ def acquire(record: RunRecord, segment: str, *, invocation: Invocation) -> Holdi
         landed = read_lease(segment, invocation=invocation).token == mine.token
     elif refusal := answer.refused("LEASE"):
         landed = refused_lease(refusal.row, known=lease, tried=mine.token)
+        if not landed and free:
+            return NotAcquired("moved")
         if not landed:
             winner = Lease.of(refusal.row or {})
             return NotAcquired("held", winner.expires_at_ms, winner.owner)

@@ -10,7 +10,7 @@ pause_no        counts pauses and resumes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from boto3.dynamodb.conditions import Attr
@@ -113,7 +113,7 @@ def lower(control: Control, wanted: str, *, invocation: Invocation) -> Control:
     return lower(ensure(invocation=invocation), wanted, invocation=invocation)
 
 
-def advance(control: Control, records: list[RunRecord], *, invocation: Invocation) -> None:
+def advance(control: Control, records: Iterable[RunRecord], *, invocation: Invocation) -> None:
     """Move `open_from` past the closed intervals at its head, one step at a time.
 
     Each step is checked against the interval it leaves behind, so an unfinished one is never passed.

@@ -6,7 +6,8 @@ Nothing is dropped silently: an interval that will not run is recorded as SKIPPE
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from boto3.dynamodb.conditions import Attr
@@ -17,7 +18,8 @@ from reconciler.control import Control
 from reconciler.intervals import Calendar, Plan, Skip, catch_up
 from reconciler.invocation import Invocation
 from reconciler.items import SCHEMA, Row
-from reconciler.records import EXPECTED, RUNNABLE, SKIPPED, RunRecord, read_until, unmoved
+from reconciler.keys import SORT_KEY
+from reconciler.records import EXPECTED, RUNNABLE, SKIPPED, RunRecord, unmoved
 from reconciler.transactions import create, send, update
 
 SKIPS_A_WRITE = 99
@@ -27,34 +29,61 @@ SKIPS_A_TICK = 5 * SKIPS_A_WRITE
 """A longer outage is recorded by further ticks; what may run does not wait for them."""
 
 
-def due_intervals(control: Control, now_ms: int, *, invocation: Invocation) -> list[RunRecord]:
-    """Every due interval that may be unfinished, as it stands once the catch-up plan is on record; oldest first.
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The recorded intervals that are due, oldest first, and by segment the LEASE rows that the same Query met."""
+
+    records: Sequence[RunRecord]
+    leases: Mapping[str, Row]
+
+
+def read_due(control: Control, now_ms: int, *, invocation: Invocation) -> Due:
+    """What is on record from `open_from` to the day of a moment; nothing is asked when that is before it.
+
+    The LEASE rows are the next ones by sort key, so that whoever takes a lease at once need not ask for it.
+    """
+    last = clock.text(now_ms)[:10]
+    if control.open_from > last:
+        return Due((), {})
+    bounds = {":first": keys.interval(control.open_from), ":last": keys.lease("~")}
+    rows = {row[SORT_KEY]: row for row in invocation.control_rows("#sk BETWEEN :first AND :last", bounds)}
+    records = [RunRecord.of(row) for sort_key, row in rows.items() if sort_key <= keys.interval(last)]
+    leases = {sort_key.removeprefix("LEASE#"): row for sort_key, row in rows.items() if sort_key.startswith("LEASE#")}
+    return Due(records, leases)
+
+
+def due_intervals(control: Control, now_ms: int, *, invocation: Invocation) -> Due:
+    """Every due interval that may be unfinished, as it stands once the catch-up plan is on record.
 
     What the plan skips is left out while it is not recorded as skipped: it must not run.
     """
-    records = read_until(control.open_from, now_ms, invocation=invocation)
-    plan = catch_up(now_ms, invocation.settings, records, control)
+    due = read_due(control, now_ms, invocation=invocation)
+    plan = catch_up(now_ms, invocation.settings, due.records, control)
     unseen = [interval_id for interval_id in plan.run if interval_id in plan.unrecorded]
-    for interval_id in unseen:
-        observe(interval_id, control.segment_count, invocation=invocation)
+    observed = [observe(interval_id, control.segment_count, invocation=invocation) for interval_id in unseen]
     skip(plan, control.segment_count, invocation=invocation)
-    if not unseen and not plan.skip:
-        return records
-    skipped = {skip.interval_id for skip in plan.skip}
-    records = read_until(control.open_from, now_ms, invocation=invocation)
-    return [record for record in records if record.state != EXPECTED or record.interval_id not in skipped]
+    if plan.skip or None in observed:
+        due = read_due(control, now_ms, invocation=invocation)
+        skipped = {skip.interval_id for skip in plan.skip}
+        kept = [record for record in due.records if record.state != EXPECTED or record.interval_id not in skipped]
+    else:
+        kept = [*due.records, *(record for record in observed if record)]
+    return Due(sorted(kept, key=lambda record: record.interval_id), due.leases)
 
 
-def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> None:
-    """Record an interval as EXPECTED unless it is recorded already. Raises TransientFailure when AWS won't."""
+def observe(interval_id: str, segment_count: int, *, invocation: Invocation) -> RunRecord | None:
+    """Record an interval as EXPECTED; None when it was recorded already. Raises TransientFailure when AWS won't."""
     row = first_row(interval_id, segment_count, invocation)
     steps = [
         create("INTERVAL", invocation.table, row),
         audit("OBSERVED", interval_id, row["run_id"], invocation=invocation),
     ]
     answer = send(steps, invocation=invocation)
-    if not answer.applied and not answer.refused("INTERVAL"):
-        raise answer.unread()
+    if answer.applied:
+        return RunRecord.of(row)
+    if answer.refused("INTERVAL"):
+        return None
+    raise answer.unread()
 
 
 def skip(plan: Plan, segment_count: int, *, invocation: Invocation) -> None:

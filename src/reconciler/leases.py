@@ -113,6 +113,12 @@ def read_lease(segment: str, *, invocation: Invocation) -> Lease:
     return Lease.of(row)
 
 
+def free_lease(row: Row | None) -> Lease | None:
+    """The lease by a row that was read some time ago, when it was free then; nobody has to read that one again."""
+    lease = Lease.of(row) if row else None
+    return lease if lease and lease.owner is None and lease.paused is None else None
+
+
 def refused_lease(row: Row | None, *, known: Lease, tried: str | None = None) -> bool:
     """Read the LEASE row that refused a write.
 

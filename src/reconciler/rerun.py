@@ -51,7 +51,7 @@ def rerun(command: Command, job: Job, invocation: Invocation) -> Deed:
             raise VerbRefused(
                 f"Rerun: {lease.owner} holds segment {lease.segment} until {until}: wait, Pause, or ReleaseLease"
             )
-    records = due_intervals(row, now_ms, invocation=invocation)
+    records = due_intervals(row, now_ms, invocation=invocation).records
     unknown = invocation.control_row(keys.interval(command.interval)) is None
     added = unknown and control.within_window(row, command.interval, invocation=invocation)
     new = first_row(command.interval, row.segment_count, invocation)

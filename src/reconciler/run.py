@@ -6,6 +6,7 @@ Read this file first, then `work.py`: ranges → complete, or end the attempt. E
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,10 @@ from reconciler.control import Control
 from reconciler.due import delay, due_intervals
 from reconciler.errors import OutOfTime, Paused, RowInvalid, SchemaTooNew, TransientFailure
 from reconciler.invocation import Invocation
-from reconciler.leases import Holding
+from reconciler.items import Row
+from reconciler.leases import Holding, free_lease
 from reconciler.observability import count, logger
-from reconciler.records import EXPECTED, RUNNABLE, RunRecord, read_interval, read_until
+from reconciler.records import EXPECTED, RUNNABLE, RunRecord, read_interval
 from reconciler.timing import check_invocation
 from reconciler.triggers import Trigger
 from reconciler.work import Job, keep_first, work
@@ -42,33 +44,32 @@ def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     if trigger.kind == "nightly":
         row = control.lower(row, trigger.interval_id, invocation=invocation)
     now_ms = max(trigger.time_ms, invocation.clock.now_ms())
-    records = due_intervals(row, now_ms, invocation=invocation)
-    runnable = [record for record in records if record.state in RUNNABLE]
+    due = due_intervals(row, now_ms, invocation=invocation)
+    leases = dict(due.leases)
+    records = {record.interval_id: record for record in due.records}
+    runnable = [record for record in due.records if record.state in RUNNABLE]
     if row.paused:
         return [wait_paused(record, "", invocation) for record in runnable]
     results: list[Result] = []
     failures: list[Exception] = []
     for index, record in enumerate(runnable):
-        results += work_on(record, job, failures, invocation)
+        ended, records[record.interval_id] = work_on(record, leases, job, failures, invocation)
+        results += ended
         if results and results[-1].outcome not in GOES_ON:
             for younger in runnable[index + 1 :]:
                 if younger.state == EXPECTED:
                     wait(younger, "behind_older", invocation)
             break
     else:
-        close_books(row, now_ms, records, results, invocation)
+        close_books(row, records.values(), invocation)
     if failures:
         raise failures[0]
     return results
 
 
-def close_books(
-    row: Control, now_ms: int, records: list[RunRecord], results: list[Result], invocation: Invocation
-) -> None:
+def close_books(row: Control, records: Iterable[RunRecord], invocation: Invocation) -> None:
     """Note how far the calendar is closed; the next tick does it when there is no time or no answer now."""
     try:
-        if any(result.outcome == "completed" for result in results):
-            records = read_until(row.open_from, now_ms, invocation=invocation)
         control.advance(row, records, invocation=invocation)
     except (OutOfTime, TransientFailure) as error:
         logger.warning("closed intervals not noted yet", error=str(error))
@@ -88,35 +89,41 @@ def wait_paused(record: RunRecord, segment: str, invocation: Invocation) -> Resu
     return Result(record.interval_id, segment, record.run_id, "paused")
 
 
-def work_on(record: RunRecord, job: Job, failures: list[Exception], invocation: Invocation) -> list[Result]:
-    """Take the interval's unfinished segments in turn, skipping those that others hold; adds to `failures`."""
+def work_on(
+    record: RunRecord, leases: dict[str, Row], job: Job, failures: list[Exception], invocation: Invocation
+) -> tuple[list[Result], RunRecord]:
+    """Take the interval's unfinished segments in turn, skipping those that others hold; adds to `failures`.
+
+    `leases` are rows as they were read with the record; each is used once. Returns the record as it stands afterwards.
+    """
     results: list[Result] = []
     with logger.append_context_keys(run_id=record.run_id, interval=record.interval_id):
         for segment in record.unfinished:
-            result, record = work_on_segment(record, segment, job, failures, invocation)
+            seen = leases.pop(segment, None)
+            result, record = work_on_segment(record, segment, seen, job, failures, invocation)
             results.append(result)
             if result.outcome == "source_waits":
                 wait(record, CAUSES[result.outcome], invocation)
             if result.outcome not in GOES_ON or record.state not in RUNNABLE:
-                return results
+                return results, record
         if all(result.outcome in CAUSES for result in results):
             causes = {CAUSES[result.outcome]: result.held_until for result in reversed(results)}
             for cause, held_until in causes.items():
                 wait(record, cause, invocation, held_until)
-    return results
+    return results, record
 
 
 def work_on_segment(
-    record: RunRecord, segment: str, job: Job, failures: list[Exception], invocation: Invocation
+    record: RunRecord, segment: str, seen: Row | None, job: Job, failures: list[Exception], invocation: Invocation
 ) -> tuple[Result, RunRecord]:
     """Acquire the segment and work on it. Returns the interval's record as it stands afterwards."""
     result = Result(record.interval_id, segment, record.run_id, "moved")
     try:
-        for _ in range(3):
+        for free in (free_lease(seen), None, None):
             if record.state not in RUNNABLE or segment not in record.unfinished:
                 break
             check_invocation(invocation)
-            acquired = acquire(record, segment, invocation=invocation)
+            acquired = acquire(record, segment, free=free, invocation=invocation)
             if isinstance(acquired, Holding):
                 count_start(record, acquired, invocation)
                 return work(acquired, job, failures, invocation)
