@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler import app, keys
+from reconciler import keys
 from reconciler.commands import parse_command
+from reconciler.deeds import DOES
 from reconciler.errors import VerbRefused
 from reconciler.source import AccountsTable
 from reconciler.verbs import obey
@@ -43,7 +44,7 @@ def commanding(verb: str, id: str | None = None, **detail: Any) -> Act:
         invocation = world.invocation(f"for {sent['id']}", client=client)
         job = Job(AccountsTable(invocation), EntitlementsTable(invocation))
         try:
-            return obey(asked, app.DOES[verb], job, invocation=invocation)[0]
+            return obey(asked, DOES[verb], job, invocation=invocation)[0]
         except VerbRefused:
             return "refused"
 

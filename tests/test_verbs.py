@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from reconciler import app, keys
+from reconciler import keys
 from reconciler.commands import VERBS, parse_command
+from reconciler.deeds import DOES
 from reconciler.errors import OutOfTime, TransientFailure, VerbRefused
 from reconciler.source import AccountsTable
 from reconciler.verbs import obey
@@ -124,7 +125,7 @@ def no_idempotency(client: DynamoDBClient) -> Iterator[None]:
 
 
 def test_every_verb_that_is_understood_is_done() -> None:
-    assert set(app.DOES) == set(VERBS) == set(ASKED)
+    assert set(DOES) == set(VERBS) == set(ASKED)
 
 
 # ------------------------------------------------------------------------------------------------------- done once
@@ -243,7 +244,7 @@ def test_a_command_delivered_twice_at_the_same_moment_is_done_once(stack: World,
         Wire(client).next("verb", meanwhile(barrier.wait))
         invocation = stack.invocation(worker, client=client)
         job = Job(AccountsTable(invocation), EntitlementsTable(invocation))
-        return obey(asked, app.DOES[verb], job, invocation=invocation)[0]
+        return obey(asked, DOES[verb], job, invocation=invocation)[0]
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(deliver, ["worker-1", "worker-2"]))
@@ -263,7 +264,7 @@ def test_a_command_that_is_done_while_its_second_delivery_reads_is_repeated_and_
     def second_reads(wanted: Any, job: Job, invocation: Any) -> Any:
         if not outcomes:
             outcomes.append(delivered(stack, sent(verb))["outcome"])
-        return app.DOES[verb](wanted, job, invocation)
+        return DOES[verb](wanted, job, invocation)
 
     invocation = stack.invocation()
     job = Job(AccountsTable(invocation), EntitlementsTable(invocation))

@@ -1,51 +1,35 @@
-"""Entry points: settings, idempotency, outcome. The job's logic starts in `run`."""
+"""Entry points: settings, idempotency, outcome. The job's logic starts in `run`.
+
+What only some events need is imported by those: most are ticks for which there is nothing to do.
+"""
 
 from __future__ import annotations
 
+import gc
 from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from reconciler import aws
 from reconciler.clock import Clock, SystemClock
-from reconciler.closing import acknowledge, skip
 from reconciler.errors import InvalidTrigger
-from reconciler.fencing import release_lease
 from reconciler.idempotency import once_per_slot
 from reconciler.invocation import Invocation
-from reconciler.merge import Side
 from reconciler.observability import count, emitting, logger
-from reconciler.pausing import pause_job, resume_job
-from reconciler.preview import preview
-from reconciler.rerun import rerun
 from reconciler.run import run
 from reconciler.settings import HTTP, Settings
 from reconciler.triggers import parse_trigger
-from reconciler.verbs import Verb, obey, same_command
-from reconciler.verify import verify
-from reconciler.view import EntitlementsTable
-from reconciler.watchdog import look
-from reconciler.work import Job
+from reconciler.verbs import obey, same_command
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
     from types_boto3_dynamodb import DynamoDBClient
 
+    from reconciler.merge import Side
     from reconciler.source import SourceRecord
+    from reconciler.work import Job
 
 CLOCK: Clock = SystemClock()
-
-DOES: dict[str, Verb] = {
-    "Rerun": rerun,
-    "Skip": skip,
-    "Acknowledge": acknowledge,
-    "Pause": pause_job,
-    "Resume": resume_job,
-    "ReleaseLease": release_lease,
-    "Verify": verify,
-    "Preview": preview,
-}
-"""What does each of an operator's verbs."""
 
 
 @emitting()
@@ -66,12 +50,13 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
     answer: dict[str, Any] = {"trigger": trigger.kind, "slot": trigger.slot}
 
     def body() -> dict[str, Any]:
-        job = Job(_source(invocation), EntitlementsTable(invocation))
         if command := trigger.command:
-            outcome, result = obey(command, DOES[command.verb], job, invocation=invocation)
+            from reconciler.deeds import DOES
+
+            outcome, result = obey(command, DOES[command.verb], _job(invocation), invocation=invocation)
             logger.info("command ended", slot=trigger.slot, verb=command.verb, outcome=outcome)
             return answer | {"verb": command.verb, "asked": command.asked, "outcome": outcome, "result": result}
-        results = run(trigger, job, invocation=invocation)
+        results = run(trigger, lambda: _job(invocation), invocation=invocation)
         outcome = results[-1].outcome if results else "idle"
         logger.info("invocation ended", slot=trigger.slot, outcome=outcome)
         return answer | {"outcome": outcome, "attempts": [asdict(result) for result in results]}
@@ -96,6 +81,8 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
 @emitting()
 def watchdog(event: object, context: LambdaContext) -> dict[str, float]:
     """Emit and return every watchdog metric. The event does not matter: what is due comes from clock and calendar."""
+    from reconciler.watchdog import look
+
     measured = look(invocation=_invocation(context))
     for name, value in measured.items():
         count(name, value)
@@ -116,6 +103,13 @@ def _invocation(context: LambdaContext, calls_after: int = 0) -> Invocation:
     )
 
 
+def _job(invocation: Invocation) -> Job:
+    from reconciler.view import EntitlementsTable
+    from reconciler.work import Job
+
+    return Job(_source(invocation), EntitlementsTable(invocation))
+
+
 def _source(invocation: Invocation) -> Side[SourceRecord]:
     """A provider, or else what source.py has; the one that the settings do not choose need not be there."""
     if invocation.settings.source == HTTP:
@@ -130,3 +124,7 @@ def _source(invocation: Invocation) -> Side[SourceRecord]:
 @lru_cache(maxsize=1)
 def _client(settings: Settings) -> DynamoDBClient:
     return aws.dynamodb(settings)
+
+
+gc.freeze()
+"""What was imported stays: no collection looks at it again, and making the client alone would bring dozens."""
