@@ -155,6 +155,45 @@ def grants(world: World, *names: str) -> None:
         world.account(name, plan="gold")
 
 
+def seed(world: World, count: int = 10, kinds: int = 5) -> None:
+    """Accounts to grant, change, revoke (two ways) and leave alone; the sixth kind changes a row without a version."""
+    for index in range(count):
+        name = f"acct-{index:04d}"
+        match index % kinds:
+            case 0:
+                world.account(name, plan="gold", seats=index)
+            case 1:
+                world.account(name, plan="gold")
+                world.view_row(name, plan="silver")
+            case 2:
+                world.account(name, status="cancelled", plan="gold")
+                world.view_row(name, version=7, plan="gold")
+            case 3:
+                world.view_row(name, plan="gold")
+            case 4:
+                world.account(name, plan="gold", active=True)
+                world.view_row(name, plan="gold", active=True)
+            case 5:
+                world.account(name, plan="gold")
+                world.view_row(name, version=None, plan="silver")
+
+
+def desired(count: int = 10) -> dict[str, dict[str, object]]:
+    """What the view holds after a night of that many seeded accounts, of the first five kinds."""
+    wanted: dict[str, dict[str, object]] = {}
+    for index in range(count):
+        name = f"acct-{index:04d}"
+        cases: list[dict[str, object]] = [
+            {"plan": "gold", "seats": index},
+            {"plan": "gold"},
+            {},
+            {},
+            {"plan": "gold", "active": True},
+        ]
+        wanted[name] = cases[index % 5]
+    return wanted
+
+
 def numbered(count: int) -> list[str]:
     return [f"acct-{index:04d}" for index in range(count)]
 

@@ -25,7 +25,7 @@ from reconciler.view import EntitlementsTable, ViewRow
 from reconciler.watchdog import look
 from reconciler.work import Job
 from tests.faults import NEVER_SENT, Fault, Wire, meanwhile
-from tests.test_run import desired, seed
+from tests.kit import desired, seed
 from tests.world import NIGHT, World
 
 if TYPE_CHECKING:

@@ -12,47 +12,13 @@ from reconciler.invocation import Invocation
 from reconciler.source import AccountsTable
 from reconciler.view import EntitlementsTable
 from reconciler.work import Job
+from tests.kit import desired, seed
 from tests.world import NIGHT, Slow, World
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
 
 JobOf = Callable[[Invocation], Job]
-
-
-def seed(world: World, count: int = 10) -> None:
-    """Accounts to grant, change, revoke (two ways) and leave alone."""
-    for index in range(count):
-        name = f"acct-{index:04d}"
-        match index % 5:
-            case 0:
-                world.account(name, plan="gold", seats=index)
-            case 1:
-                world.account(name, plan="gold")
-                world.view_row(name, plan="silver")
-            case 2:
-                world.account(name, status="cancelled", plan="gold")
-                world.view_row(name, version=7, plan="gold")
-            case 3:
-                world.view_row(name, plan="gold")
-            case 4:
-                world.account(name, plan="gold", active=True)
-                world.view_row(name, plan="gold", active=True)
-
-
-def desired(count: int = 10) -> dict[str, dict[str, object]]:
-    wanted: dict[str, dict[str, object]] = {}
-    for index in range(count):
-        name = f"acct-{index:04d}"
-        cases: list[dict[str, object]] = [
-            {"plan": "gold", "seats": index},
-            {"plan": "gold"},
-            {},
-            {},
-            {"plan": "gold", "active": True},
-        ]
-        wanted[name] = cases[index % 5]
-    return wanted
 
 
 def test_a_night_brings_the_view_in_line_with_the_source(world: World) -> None:

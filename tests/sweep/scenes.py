@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler import clock, keys
 from tests.faults import Wire
-from tests.kit import begun, command, delivered, give_up, killed, ordered, wait
+from tests.kit import begun, command, delivered, give_up, killed, ordered, seed, wait
 from tests.providers import from_provider
 from tests.world import NIGHT, World, event
 
@@ -40,25 +40,7 @@ class Scene:
 def stocked(world: World) -> None:
     """Accounts to grant, to change, to revoke in two ways, to leave alone and to reject; short pages and ranges."""
     world.set(page_size=PAGE, range_size=RANGE)
-    for index in range(12):
-        name = f"acct-{index:04d}"
-        match index % 6:
-            case 0:
-                world.account(name, plan="gold", seats=index)
-            case 1:
-                world.account(name, plan="gold")
-                world.view_row(name, plan="silver")
-            case 2:
-                world.account(name, status="cancelled", plan="gold")
-                world.view_row(name, version=7, plan="gold")
-            case 3:
-                world.view_row(name, plan="gold")
-            case 4:
-                world.account(name, plan="gold", active=True)
-                world.view_row(name, plan="gold", active=True)
-            case 5:
-                world.account(name, plan="gold")
-                world.view_row(name, version=None, plan="silver")
+    seed(world, 12, kinds=6)
     world.account("acct-0004x", plan=["no text"])
     world.view_row("acct-0004x", plan="old")
 
