@@ -26,6 +26,7 @@ from reconciler.provider_answers import Again, asked_after, check_segment, read_
 from reconciler.reader import Reader
 from reconciler.source import SourceRecord
 from reconciler.source_token import bearer_token, forget
+from reconciler.timing import looking_patience_s
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 2.0
 """Before asking again where the provider names no time of its own; doubled each time."""
@@ -51,10 +52,9 @@ class HttpSource:
 
     def __init__(self, invocation: Invocation, reader: Reader | None = None) -> None:
         settings = invocation.settings
-        after_it_s = 2 * settings.call_budget_s + settings.slack_s
         self._invocation = invocation
         self._reader = reader or Reader(
-            settings.job_name, 1, backlog=True, patience_s=lambda: max(0.0, invocation.remaining_s - after_it_s)
+            settings.job_name, 1, backlog=True, patience_s=lambda: looking_patience_s(invocation)
         )
         backfill = self._reader.backlog
         rate = settings.backfill_requests_per_second if backfill else settings.source_requests_per_second
