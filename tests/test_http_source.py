@@ -910,3 +910,14 @@ def test_a_source_without_a_reader_is_read_at_the_slower_pace(world: World, prov
     every_id(HttpSource(replace(world.invocation())), 1)
     first, *_, last = [asked.at for asked in provider.asked]
     assert last - first >= 4 / world.settings.backfill_requests_per_second
+
+
+def test_a_source_without_a_reader_leaves_time_for_the_read_and_for_what_follows(
+    world: World, provider: Provider
+) -> None:
+    needed_s = 3 * world.settings.call_budget_s + world.settings.slack_s
+    with pytest.raises(OutOfTime):
+        every_id(HttpSource(world.invocation(remaining_s=needed_s)), 1)
+    assert not provider.asked
+    every_id(HttpSource(world.invocation(remaining_s=needed_s + 60)), 1)
+    assert provider.asked

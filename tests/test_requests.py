@@ -156,3 +156,26 @@ def test_a_lease_that_was_seen_as_held_is_read_again_before_anybody_is_told(worl
     (result,) = world.run()
     assert result.outcome == "delayed"
     assert [name for name, _ in world.requests][:3] == ["GetItem", "Query", "GetItem"]
+
+
+def test_a_night_that_another_observed_meanwhile_is_begun_as_recorded(world: World) -> None:
+    wire = Wire(world.client)
+    wire.next("observe", meanwhile(lambda: world.run(owner="quicker", remaining_s=60)))
+    (result,) = world.run("nightly")
+    assert result.outcome == "completed"
+    assert world.events() == ["OBSERVED", "STARTED", "COMPLETED"]
+
+
+def test_a_night_that_is_observed_after_a_younger_one_runs_before_it(world: World) -> None:
+    world.run("tick", remaining_s=60)
+    results = world.run("nightly", time="2026-11-28T02:00:00Z")
+    assert [(result.interval, result.outcome) for result in results] == [
+        ("2026-11-28", "completed"),
+        (NIGHT, "completed"),
+    ]
+
+
+def test_a_row_of_a_day_to_come_does_not_run(world: World) -> None:
+    world.run("tick", remaining_s=60)
+    world.put_row("ControlTable", **{**world.interval(), "sk": keys.interval(THIRD)})
+    assert [result.interval for result in world.run()] == [NIGHT]
