@@ -175,7 +175,7 @@ class World:
         moment = time or clock.text(self.clock.now_ms())
         trigger = parse_trigger(event(kind, moment), now_ms=self.clock.now_ms(), settings=self.settings)
         made = job(invocation) if job else Job(AccountsTable(invocation), EntitlementsTable(invocation))
-        return run(trigger, lambda: made, invocation=invocation)
+        return run(trigger, made, invocation=invocation)
 
     @contextmanager
     def deployed(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -1,7 +1,4 @@
-"""Entry points: settings, idempotency, outcome. The job's logic starts in `run`.
-
-What only some events need is imported by those: most are ticks for which there is nothing to do.
-"""
+"""Entry points: settings, idempotency, outcome. The job's logic starts in `run`."""
 
 from __future__ import annotations
 
@@ -15,19 +12,20 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.errors import InvalidTrigger
 from reconciler.idempotency import once_per_slot
 from reconciler.invocation import Invocation
+from reconciler.merge import Side
 from reconciler.observability import count, emitting, logger
 from reconciler.run import run
 from reconciler.settings import HTTP, Settings
 from reconciler.triggers import parse_trigger
 from reconciler.verbs import obey, same_command
+from reconciler.view import EntitlementsTable
+from reconciler.work import Job
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
     from types_boto3_dynamodb import DynamoDBClient
 
-    from reconciler.merge import Side
     from reconciler.source import SourceRecord
-    from reconciler.work import Job
 
 CLOCK: Clock = SystemClock()
 
@@ -50,13 +48,14 @@ def reconcile(event: object, context: LambdaContext) -> dict[str, Any]:
     answer: dict[str, Any] = {"trigger": trigger.kind, "slot": trigger.slot}
 
     def body() -> dict[str, Any]:
+        job = Job(_source(invocation), EntitlementsTable(invocation))
         if command := trigger.command:
             from reconciler.deeds import DOES
 
-            outcome, result = obey(command, DOES[command.verb], _job(invocation), invocation=invocation)
+            outcome, result = obey(command, DOES[command.verb], job, invocation=invocation)
             logger.info("command ended", slot=trigger.slot, verb=command.verb, outcome=outcome)
             return answer | {"verb": command.verb, "asked": command.asked, "outcome": outcome, "result": result}
-        results = run(trigger, lambda: _job(invocation), invocation=invocation)
+        results = run(trigger, job, invocation=invocation)
         outcome = results[-1].outcome if results else "idle"
         logger.info("invocation ended", slot=trigger.slot, outcome=outcome)
         return answer | {"outcome": outcome, "attempts": [asdict(result) for result in results]}
@@ -101,13 +100,6 @@ def _invocation(context: LambdaContext, calls_after: int = 0) -> Invocation:
         remaining_ms=lambda: context.get_remaining_time_in_millis() - kept_ms,
         owner=f"{context.function_name}/{context.aws_request_id}",
     )
-
-
-def _job(invocation: Invocation) -> Job:
-    from reconciler.view import EntitlementsTable
-    from reconciler.work import Job
-
-    return Job(_source(invocation), EntitlementsTable(invocation))
 
 
 def _source(invocation: Invocation) -> Side[SourceRecord]:

@@ -6,9 +6,9 @@ Read this file first, then `work.py`: ranges → complete, or end the attempt. E
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler import clock, control
 from reconciler.acquire import NotAcquired, acquire
@@ -23,9 +23,7 @@ from reconciler.observability import count, logger
 from reconciler.records import EXPECTED, RUNNABLE, RunRecord, read_interval
 from reconciler.timing import check_invocation
 from reconciler.triggers import Trigger
-
-if TYPE_CHECKING:
-    from reconciler.work import Job
+from reconciler.work import Job, keep_first, work
 
 GOES_ON = ("completed", "delayed", "waiting", "moved", "paused", "needs_repair", "failed")
 """Outcomes of one segment after which the invocation looks for more to do: not while one waits for the source."""
@@ -36,11 +34,11 @@ CAUSES = {"delayed": "lease_held", "waiting": "backoff", "source_waits": "source
 WAITS = {"backoff": "waiting", "source": "source_waits"}
 
 
-def run(trigger: Trigger, job: Callable[[], Job], *, invocation: Invocation) -> list[Result]:
+def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     """Work on the oldest unfinished interval first, until nothing may run or the time is up.
 
-    `job` is asked for only when something may run. What fails in one segment keeps no other from running: each failure
-    is logged, the first is raised at the end. Only a row of a newer schema stops everything at once.
+    What fails in one segment keeps no other from running: each failure is logged, the first is raised at the end. Only
+    a row of a newer schema stops everything at once.
     """
     row = control.ensure(invocation=invocation)
     if trigger.kind == "nightly":
@@ -52,14 +50,10 @@ def run(trigger: Trigger, job: Callable[[], Job], *, invocation: Invocation) -> 
     runnable = [record for record in due.records if record.state in RUNNABLE]
     if row.paused:
         return [wait_paused(record, "", invocation) for record in runnable]
-    if not runnable:
-        close_books(row, due.records, invocation)
-        return []
-    made = job()
     results: list[Result] = []
     failures: list[Exception] = []
     for index, record in enumerate(runnable):
-        ended, records[record.interval_id] = work_on(record, leases, made, failures, invocation)
+        ended, records[record.interval_id] = work_on(record, leases, job, failures, invocation)
         results += ended
         if results and results[-1].outcome not in GOES_ON:
             for younger in runnable[index + 1 :]:
@@ -123,8 +117,6 @@ def work_on_segment(
     record: RunRecord, segment: str, seen: Row | None, job: Job, failures: list[Exception], invocation: Invocation
 ) -> tuple[Result, RunRecord]:
     """Acquire the segment and work on it. Returns the interval's record as it stands afterwards."""
-    from reconciler.work import keep_first, work  # only here: most ticks find nothing to do, and answer without
-
     result = Result(record.interval_id, segment, record.run_id, "moved")
     try:
         for free in (free_lease(seen), None, None):
