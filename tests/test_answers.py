@@ -288,7 +288,8 @@ def test_a_holder_that_lost_its_lease_writes_nothing_more(world: World, writer: 
 
 def test_an_acquire_that_loses_the_race_records_a_delay_and_nothing_else(world: World) -> None:
     wire = seeded(world)
-    theirs = {"generation": 1, "token": "theirs", "owner": "worker-2"}
+    until_ms = world.clock.wall_ms + world.settings.lease_ms
+    theirs = {"generation": 1, "token": "theirs", "owner": "worker-2", "expires_at_ms": until_ms}
     result = run_through("acquire", world, wire, meanwhile(lambda: world.put_control(LEASE, **theirs)))
     assert result.outcome == "delayed"
     assert {name: world.lease()[name] for name in theirs} == theirs

@@ -142,11 +142,10 @@ def acquire(
         landed = read_lease(segment, invocation=invocation).token == mine.token
     elif refusal := answer.refused("LEASE"):
         landed = refused_lease(refusal.row, known=lease, tried=mine.token)
-        if not landed and free:
-            return NotAcquired("moved")
         if not landed:
-            winner = Lease.of(refusal.row or {})
-            return NotAcquired("held", winner.expires_at_ms, winner.owner)
+            stands = Lease.of(refusal.row or {})
+            held = stands.held(now_ms, settings.skew_ms)
+            return NotAcquired("held", stands.expires_at_ms, stands.owner) if held else NotAcquired("moved")
     elif refusal := answer.refused("CONTROL"):
         if refusal.row is None:
             raise RowMissing("CONTROL is missing: restore the table from point-in-time recovery")
