@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from reconciler.checksum import canonical, digest
+from reconciler.checksum import canonical, digest_of
 from reconciler.merge import Pair
 from reconciler.totals import Totals
 
@@ -25,7 +26,7 @@ MAX_BYTES = 3_500_000
 EFFECT_OVERHEAD_BYTES = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Effect:
     """The view row of an account is to have this content; `row` is the row the decision was based on."""
 
@@ -33,6 +34,11 @@ class Effect:
     account_id: str
     content: Mapping[str, object]
     row: ViewRow | None
+
+    @cached_property
+    def text(self) -> str:
+        """The content as canonical JSON."""
+        return canonical(self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ def rejected(decision: Decision, reason: str) -> Decision:
 def totals(decisions: Sequence[Decision]) -> Totals:
     """What a range adds to the run's totals once it is committed; `checksum` is over the rows as it leaves them."""
     kinds = [decision.effect.kind for decision in decisions if decision.effect]
-    left = [(d.account_id, owner.content) for d in decisions if (owner := d.effect or d.pair.row)]
+    left = [digest_of(d.account_id, text) for d in decisions if (text := _left(d)) is not None]
     return Totals(
         accounts=len(decisions),
         granted=kinds.count(GRANT),
@@ -74,8 +80,16 @@ def totals(decisions: Sequence[Decision]) -> Totals:
         view_rows=len(left),
         source_rows=sum(decision.pair.record is not None for decision in decisions),
         ranges=1,
-        checksum=sum(digest(account_id, content) for account_id, content in left),
+        checksum=sum(left),
     )
+
+
+def _left(decision: Decision) -> str | None:
+    """What the account's row holds afterwards, as canonical JSON; None when there is no row."""
+    if decision.effect is not None:
+        return decision.effect.text
+    row = decision.pair.row
+    return None if row is None else canonical(row.content)
 
 
 def take_range(decisions: Sequence[Decision], size: int) -> int:
@@ -97,4 +111,4 @@ def _size(decision: Decision) -> int:
     if effect is None:
         return EFFECT_OVERHEAD_BYTES
     before = len(canonical(row.content)) if row is not None and row.version is None else 0
-    return EFFECT_OVERHEAD_BYTES + len(canonical(effect.content)) + before
+    return EFFECT_OVERHEAD_BYTES + len(effect.text) + before

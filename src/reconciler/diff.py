@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
-from reconciler.checksum import canonical
+from reconciler.checksum import same
 from reconciler.decisions import CHANGE, GRANT, REVOKE, Decision, Effect
 from reconciler.items import MAX_ITEM_BYTES, MAX_NAME_BYTES, size, storable
 from reconciler.keys import unfit
@@ -30,36 +30,41 @@ ROW_OVERHEAD_BYTES = 500
 
 def decide(pair: Pair[SourceRecord, ViewRow]) -> Decision:
     """What one account needs."""
-    if reason := _unreadable(pair):
-        return Decision(pair, rejection=reason)
     record, row = pair.record, pair.row
+    if reason := _bad_account(pair.account_id, record):
+        return Decision(pair, rejection=reason)
     desired = record.entitlements if record is not None and record.status == "active" else {}
     actual = row.entitlements if row is not None else {}
     assert isinstance(desired, Mapping)
-    assert isinstance(actual, Mapping)
-    if canonical(desired) == canonical(actual):
-        return Decision(pair)
+    bad_row = _bad_row(row)
+    if bad_row is None:
+        assert isinstance(actual, Mapping)
+        if same(desired, actual):
+            return Decision(pair)
+    if reason := _too_large(pair.account_id, desired) or bad_row:
+        return Decision(pair, rejection=reason)
     kind = REVOKE if not desired else CHANGE if actual else GRANT
     return Decision(pair, Effect(kind, pair.account_id, desired, row))
 
 
-def _unreadable(pair: Pair[SourceRecord, ViewRow]) -> str | None:
-    record, row = pair.record, pair.row
-    if reason := unfit(pair.account_id):
+def _bad_account(account_id: str, record: SourceRecord | None) -> str | None:
+    if reason := unfit(account_id):
         return f"account_id {reason}"
-    if record is not None:
-        if record.status not in ("active", "cancelled"):
-            return "source status is neither 'active' nor 'cancelled'"
-        if record.status == "active" and (reason := _bad_entitlements(record.entitlements)):
-            return f"source {reason}"
-        if record.status == "active" and (reason := _too_large(pair.account_id, record.entitlements)):
-            return f"source {reason}"
-    if row is not None:
-        if reason := _bad_entitlements(row.entitlements):
-            return f"view {reason}"
-        if reason := unfit_version(row.version):
-            return f"view version {reason}"
-    return None
+    if record is None or record.status == "cancelled":
+        return None
+    if record.status != "active":
+        return "source status is neither 'active' nor 'cancelled'"
+    reason = _bad_entitlements(record.entitlements)
+    return reason and f"source {reason}"
+
+
+def _bad_row(row: ViewRow | None) -> str | None:
+    if row is None:
+        return None
+    if reason := _bad_entitlements(row.entitlements):
+        return f"view {reason}"
+    reason = unfit_version(row.version)
+    return reason and f"view version {reason}"
 
 
 def _bad_entitlements(value: object) -> str | None:
@@ -80,8 +85,8 @@ def _bad_entitlements(value: object) -> str | None:
     return None
 
 
-def _too_large(account_id: str, entitlements: object) -> str | None:
+def _too_large(account_id: str, entitlements: Mapping[str, object]) -> str | None:
     bytes_ = ROW_OVERHEAD_BYTES + size(account_id) + size(entitlements)
     if bytes_ <= MAX_ITEM_BYTES:
         return None
-    return f"entitlements make a row of {bytes_} bytes, more than DynamoDB's {MAX_ITEM_BYTES}"
+    return f"source entitlements make a row of {bytes_} bytes, more than DynamoDB's {MAX_ITEM_BYTES}"
