@@ -22,6 +22,7 @@ CONFIG = Config(
     read_timeout=3,
     retries={"mode": "standard", "total_max_attempts": 3},
     tcp_keepalive=True,
+    parameter_validation=False,
 )
 """As `reconciler.aws.dynamodb` makes it from the template's settings."""
 

@@ -27,6 +27,9 @@ from reconciler.view import ViewRow
 ROW_OVERHEAD_BYTES = 500
 """Rough size of a view row without id and entitlements."""
 
+_KINDS = str | int | Decimal
+"""Of an entitlement; a boolean is an int."""
+
 
 def decide(pair: Pair[SourceRecord, ViewRow]) -> Decision:
     """What one account needs."""
@@ -77,7 +80,7 @@ def _bad_entitlements(value: object) -> str | None:
             return f"entitlements have the name {name[:60]!r}, which DynamoDB cannot store"
         if (bytes_ := size(name)) > MAX_NAME_BYTES:
             return f"entitlement {name[:60]!r}… has a name of {bytes_} bytes, more than DynamoDB's {MAX_NAME_BYTES}"
-        if not isinstance(entry, str | bool | int | Decimal):
+        if not isinstance(entry, _KINDS):
             return f"entitlement {name[:60]!r} is neither text, number nor boolean"
         if not storable(entry):
             kind = "text" if isinstance(entry, str) else "number"

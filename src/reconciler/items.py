@@ -37,12 +37,17 @@ _deserialize = TypeDeserializer().deserialize
 
 
 def to_item(row: Mapping[str, object]) -> dict[str, Any]:
-    """A row in DynamoDB's typed JSON. Raises TypeError for floats and other types DynamoDB lacks."""
-    return {name: _attribute(value) for name, value in row.items()}
+    """A row in DynamoDB's typed JSON. Raises TypeError for floats, names that are no text, and what else it lacks.
+
+    ArithmeticError for numbers it would round.
+    """
+    return {name: _attribute(name, value) for name, value in row.items()}
 
 
-def _attribute(value: Any) -> Any:
-    """As boto3 has it, which is slow to tell the types that nearly all values are of."""
+def _attribute(name: object, value: Any) -> Any:
+    """What boto3 makes of it, which takes long to tell the kinds that nearly every value is of."""
+    if not isinstance(name, str):
+        raise TypeError(f"a name is {name!r}, which is not text")
     kind = type(value)
     if kind is str:
         return {"S": value}
@@ -72,10 +77,14 @@ def size(value: object) -> int:
     """Bytes that a storable value takes, as DynamoDB counts them for its limit of an item, or a few more."""
     if isinstance(value, str):
         return len(value.encode())
+    if isinstance(value, bool):
+        return 1
+    if isinstance(value, int):
+        return 3 + len(str(value)) // 2
+    if isinstance(value, Decimal):
+        return 3 + len(value.as_tuple().digits) // 2
     if isinstance(value, Mapping):
-        return 3 + sum(1 + size(name) + size(entry) for name, entry in value.items())
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        return 3 + len(Decimal(value).as_tuple().digits) // 2
+        return 3 + sum([1 + size(name) + size(entry) for name, entry in value.items()])
     return 1
 
 
