@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from bench.job import PAGE_SIZE
+
 BARE, LOCK, POWERTOOLS, DURABLE = "bare", "lock_library", "powertools", "durable"
 RECONCILER, READ_AHEAD = "reconciler", "reconciler_read_ahead"
 
@@ -23,7 +25,9 @@ SMALL_ONLY = (POWERTOOLS, DURABLE)
 SMALL, LARGE = 10_000, 100_000
 SHARES = (0.0, 0.01, 1.0)
 FAR_S = 0.02
-"""How far away the source is in the cases of read-ahead, in seconds a request."""
+FAR_PAGE = 500
+"""How far away the source is in the cases of read-ahead, in seconds a request, and how much it gives at once: as one
+behind somebody's interface, where a read is not a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,10 @@ class Case:
     accounts: int
     changed_share: float
     source_latency_s: float = 0.0
+
+    @property
+    def page_size(self) -> int:
+        return FAR_PAGE if self.source_latency_s else PAGE_SIZE
 
     @property
     def killed(self) -> bool:
@@ -71,6 +79,7 @@ class Row:
     accounts: int
     changed_share: float
     source_latency_s: float
+    page_size: int
     wall_s: float
     cpu_s: float
     requests: Mapping[str, int]
@@ -162,5 +171,5 @@ def said(row: Row) -> str:
 
 def name(case: Case) -> str:
     """A case in words."""
-    far = f", source {case.source_latency_s * 1000:g} ms away" if case.source_latency_s else ""
+    far = f", source {case.source_latency_s * 1000:g} ms away, {FAR_PAGE} a page" if case.source_latency_s else ""
     return f"{case.accounts // 1000} k, {case.changed_share:.0%}{far}"

@@ -43,6 +43,7 @@ class Job:
     resumed: bool = False
     die_at: int | None = None
     source_latency_s: float = 0.0
+    page_size: int = PAGE_SIZE
     accounts: int = 0
 
     @property

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from bench.job import PAGE_SIZE, SEGMENT, Job
+from bench.job import SEGMENT, Job
 from reconciler.items import from_item, to_item
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ Account = tuple[str, Row | None, Row | None]
 """Account id, its source record, its view row."""
 
 
-def pages(client: DynamoDBClient, table: str, after: str | None = None) -> Iterator[tuple[list[Row], str | None]]:
+def pages(
+    client: DynamoDBClient, table: str, limit: int, after: str | None = None
+) -> Iterator[tuple[list[Row], str | None]]:
     """The rows of a table in order, a Query at a time, and where to go on (None: that was all)."""
     request: dict[str, Any] = {
         "TableName": table,
@@ -34,7 +36,7 @@ def pages(client: DynamoDBClient, table: str, after: str | None = None) -> Itera
         "ExpressionAttributeNames": {"#segment": "segment"},
         "ExpressionAttributeValues": {":segment": {"S": SEGMENT}},
         "ConsistentRead": True,
-        "Limit": PAGE_SIZE,
+        "Limit": limit,
     }
     if after is not None:
         request["ExclusiveStartKey"] = {"segment": {"S": SEGMENT}, "account_id": {"S": after}}
@@ -49,11 +51,11 @@ def pages(client: DynamoDBClient, table: str, after: str | None = None) -> Itera
 
 def accounts(client: DynamoDBClient, job: Job, after: str | None = None) -> Iterator[tuple[str | None, list[Account]]]:
     """The accounts of either side above `after`, a source page at a time, and up to which id that is (None: all)."""
-    view = pages(client, job.view, after)
+    view = pages(client, job.view, job.page_size, after)
     rows: dict[str, Row] = {}
     reached = after or ""
     ended = False
-    for records, upto in pages(client, job.source, after):
+    for records, upto in pages(client, job.source, job.page_size, after):
         while not ended and (upto is None or reached < upto):
             more, on = next(view)
             rows.update((row["account_id"], row) for row in more)

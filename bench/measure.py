@@ -15,6 +15,7 @@ from typing import Any
 
 from bench import cases
 from bench.cases import Case, Row
+from bench.job import Job
 from bench.stage import PYTHON, Stage, stage
 from bench.tally import minimum
 from reconciler.settings import Settings
@@ -35,23 +36,25 @@ def measure(chosen: Iterable[Case], known: Sequence[str], rounds: int) -> Iterat
     for (accounts, share), same in groupby(chosen, key=lambda case: (case.accounts, case.changed_share)):
         say(f"{accounts:,} accounts, {share:.0%} changed: seeding")
         with stage(plan(accounts=accounts, changed=share)) as here:
-            counted: dict[str, dict[str, Any]] = {}
+            counted: dict[tuple[str, int], dict[str, Any]] = {}
             for case in same:
                 yield _case(here, case, case.contenders(known), rounds, counted)
 
 
-def _case(here: Stage, case: Case, names: list[str], rounds: int, counted: dict[str, dict[str, Any]]) -> list[Row]:
+def _case(
+    here: Stage, case: Case, names: list[str], rounds: int, counted: dict[tuple[str, int], dict[str, Any]]
+) -> list[Row]:
     begun = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     for name in names:
-        if name not in counted:
-            counted[name] = _counted(here, case, name)
+        if (name, case.page_size) not in counted:
+            counted[name, case.page_size] = _counted(here, case, name)
             say(f"{cases.name(case)}: {name} counted")
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(rounds):
         # every other round backwards, so that nobody always comes behind the same neighbour
         for name in names[:: -1 if number % 2 else 1]:
             if number < turns(name, runs, rounds):
-                runs[name].append(here.measure(here.job(name, source_latency_s=case.source_latency_s)))
+                runs[name].append(here.measure(_job(here, case, name)))
                 here.restore()
         say(f"{cases.name(case)}: round {number + 1} of {rounds}")
     unkilled = {} if case.killed else dict.fromkeys(REPEATED)
@@ -59,6 +62,7 @@ def _case(here: Stage, case: Case, names: list[str], rounds: int, counted: dict[
         Row(
             contender=name,
             **asdict(case),
+            page_size=case.page_size,
             wall_s=round(median(run["wall_s"] for run in runs[name]), 4),
             cpu_s=round(median(run["cpu_s"] for run in runs[name]), 4),
             peak_mb=round(median(run["peak_mb"] for run in runs[name]), 1),
@@ -66,10 +70,14 @@ def _case(here: Stage, case: Case, names: list[str], rounds: int, counted: dict[
             run=begun,
             wall_runs=[round(run["wall_s"], 4) for run in runs[name]],
             cpu_runs=[round(run["cpu_s"], 4) for run in runs[name]],
-            **counted[name] | unkilled,
+            **counted[name, case.page_size] | unkilled,
         )
         for name in names
     ]
+
+
+def _job(here: Stage, case: Case, name: str) -> Job:
+    return here.job(name, source_latency_s=case.source_latency_s, page_size=case.page_size)
 
 
 def turns(name: str, runs: Mapping[str, Sequence[Mapping[str, float]]], rounds: int) -> int:
@@ -82,7 +90,7 @@ def turns(name: str, runs: Mapping[str, Sequence[Mapping[str, float]]], rounds: 
 def _counted(here: Stage, case: Case, name: str) -> dict[str, Any]:
     """What an undisturbed run asks for, and what one that is killed half way repeats; through the proxy, not timed."""
     repeated: dict[str, int | None] = dict.fromkeys(REPEATED)
-    tally, figures = here.count(here.job(name))
+    tally, figures = here.count(here.job(name, page_size=case.page_size))
     read_units, write_units = here.units(tally)
     here.restore()
     if case.killed:
@@ -94,7 +102,10 @@ def _counted(here: Stage, case: Case, name: str) -> dict[str, Any]:
         "read_units": read_units,
         "write_units": write_units,
         "minimum_requests": minimum(
-            here.seeded, actions=cases.ACTIONS.get(name, 100), checkpointed=name in cases.CHECKPOINTED
+            here.seeded,
+            actions=cases.ACTIONS.get(name, 100),
+            checkpointed=name in cases.CHECKPOINTED,
+            page=case.page_size,
         ),
         **repeated,
     }

@@ -177,6 +177,7 @@ class Stage:
             "SCHEDULE_HOUR": due.tm_hour,
             "SCHEDULE_MINUTE": due.tm_min,
             "MAX_REVOCATIONS": 1_000_000,
+            "PAGE_SIZE": job.page_size,
         }
         if job.contender in (RECONCILER, READ_AHEAD):  # else as the template has it
             overrides["READ_AHEAD"] = str(job.contender == READ_AHEAD).lower()

@@ -87,6 +87,7 @@ def a_row(contender: str, case: Case, **figures: Any) -> Row:
         accounts=case.accounts,
         changed_share=case.changed_share,
         source_latency_s=case.source_latency_s,
+        page_size=case.page_size,
         **usual | figures,
     )
 
