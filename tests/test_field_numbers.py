@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from enum import IntEnum
+from functools import cache
 from typing import Any
 
+import botocore.session
 import pytest
+from boto3.dynamodb.types import Binary, TypeSerializer
+from botocore.validate import validate_parameters
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.errors import RowInvalid
-from reconciler.items import exact
+from reconciler.items import MAX_EXPONENT, MIN_EXPONENT, exact, storable, to_item
 from reconciler.source import SourceRecord
 from reconciler.view import EntitlementsTable
 from reconciler.work import Job
@@ -85,6 +92,84 @@ def test_numbers_that_dynamodb_spells_out_are_the_same_numbers(world: World) -> 
 def test_a_number_is_read_exactly_in_its_shortest_form(text: str, number: int | Decimal) -> None:
     found = exact(text)
     assert (type(found), str(found)) == (type(number), str(number))
+
+
+class Level(IntEnum):
+    ONE = 1
+
+
+class Text(str):
+    pass
+
+
+ODD: list[Any] = [Level.ONE, Text("é"), 10**38, -(10**38), 10**38 - 1, 10**40, 0.5, float("nan"), Binary(b"x")]
+ODD += [b"", bytearray(b"x"), set(), {1, Decimal("2.5")}, {"a", "b"}, frozenset({1}), {b"x"}, {1, "a"}, (), (1, "a")]
+ODD += map(Decimal, ["1.0", "-0", "0E+200", "0E-200", "NaN", "-NaN", "sNaN", "Infinity", "-Infinity"])
+ODD += map(Decimal, ["1E+39", "1E+125", "1E+126", "1E+127", "1E-130", "1E-131", "1E-165", "1E-166"])
+ODD += map(Decimal, [f"1.{'1' * 37}", f"1.{'1' * 38}"])
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**40), 10**40), st.decimals(), st.text(st.characters(codec=None))
+)
+values = st.recursive(
+    scalars | st.sampled_from(ODD),
+    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(max_size=3), some, max_size=3),
+    max_leaves=4,
+)
+
+
+def made(make: Any, value: Any) -> Any:
+    try:
+        return make(value)
+    except (TypeError, ArithmeticError) as error:
+        return type(error)
+
+
+@given(values)
+def test_a_value_is_written_as_boto3_writes_it(value: Any) -> None:
+    """Or refused as boto3 refuses it, which is slower."""
+    expected = made(TypeSerializer().serialize, value)
+    assert repr(made(lambda one: to_item({"a": one})["a"], value)) == repr(expected)
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+def test_an_odd_value_is_written_as_boto3_writes_it(value: Any) -> None:
+    expected = made(TypeSerializer().serialize, value)
+    assert repr(made(lambda one: to_item({"a": one})["a"], value)) == repr(expected)
+
+
+@given(st.integers(-(10**40), 10**40) | st.decimals() | st.sampled_from(ODD).filter(lambda one: type(one) is Decimal))
+def test_what_boto3_writes_can_be_stored_unless_dynamodb_has_no_such_exponent(number: int | Decimal) -> None:
+    written = made(TypeSerializer().serialize, number)
+    fits = isinstance(written, dict) and Decimal(number).is_finite()
+    assert storable(number) == (fits and (not number or MIN_EXPONENT <= Decimal(number).adjusted() <= MAX_EXPONENT))
+
+
+names = st.text(max_size=3) | st.sampled_from([7, None, 0.5, True, b"x"])
+
+
+@given(
+    st.recursive(
+        values, lambda some: st.lists(some, max_size=2) | st.dictionaries(names, some, max_size=3), max_leaves=3
+    )
+)
+def test_what_is_sent_is_of_dynamodbs_types(value: Any) -> None:
+    """The job's client does not hold requests against botocore's model: what fails there must not be made."""
+    item = made(to_item, {"a": value})
+    if isinstance(item, dict):
+        validate_parameters({"TableName": "t", "Item": item}, put_item())
+
+
+@cache
+def put_item() -> Any:
+    """What botocore says of the request."""
+    return botocore.session.Session().get_service_model("dynamodb").operation_model("PutItem").input_shape
+
+
+@pytest.mark.parametrize("value", [{7: 1}, [{None: 1}], {"a": ({"b": {True: 1}},)}], ids=repr)
+def test_a_name_that_is_not_text_is_never_sent(value: Any) -> None:
+    """JSON would turn it into text."""
+    with pytest.raises(TypeError, match="is not text"):
+        to_item({"a": value})
 
 
 @pytest.mark.field("B75")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from enum import IntEnum
 from hashlib import sha256
-from itertools import pairwise
+from itertools import pairwise, product
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.checksum import canonical, digest, hex_text
+from reconciler.checksum import canonical, digest, hex_text, same
 from reconciler.decisions import MAX_BYTES, MAX_EFFECTS, Decision, rejected, take_range, totals
 from reconciler.diff import decide
 from reconciler.errors import SourceOrderError
+from reconciler.items import MAX_ITEM_BYTES
 from reconciler.merge import Buffer, Page, Pair, merge
 from reconciler.scan import Sides
 from reconciler.source import SourceRecord
@@ -217,6 +222,30 @@ def test_an_account_that_cannot_be_read_is_rejected_with_the_reason(
     assert decided.rejection.startswith(reason)
 
 
+HUGE = {"plan": "x" * (MAX_ITEM_BYTES - 450)}
+"""With the rest of its row too large, if that is as large as it can be."""
+
+
+@pytest.mark.parametrize(
+    ("view", "reason"),
+    [
+        (row("a", HUGE), None),
+        (None, "source entitlements make a row of"),
+        (row("a", SILVER), "source entitlements make a row of"),
+        (row("a", "gold"), "source entitlements make a row of"),
+        (row("a", HUGE, "one"), "source entitlements make a row of"),
+    ],
+)
+def test_only_what_would_be_written_has_to_fit_into_a_row(view: ViewRow | None, reason: str | None) -> None:
+    decided = decide(Pair("a", record("a", HUGE), view))
+    assert decided.effect is None
+    assert decided.rejection is None if reason is None else (decided.rejection or "").startswith(reason)
+
+
+def test_a_row_that_is_too_large_can_be_revoked() -> None:
+    assert decide(Pair("a", record("a", HUGE, "cancelled"), row("a", HUGE))).revokes
+
+
 # ------------------------------------------------------------------------------------------------------------- ranges
 
 NOTHING = decide(Pair("a", record("a"), row("a")))
@@ -336,6 +365,42 @@ def test_the_checksum_is_the_documented_one() -> None:
 )
 def test_canonical_json_is_exact_sorted_and_short(value: object, text: str) -> None:
     assert canonical(value) == text
+
+
+class Text(str):
+    """As a provider's library may have it."""
+
+
+class Level(IntEnum):
+    ONE = 1
+
+
+plain = st.none() | st.booleans() | st.integers() | st.text(st.characters(codec=None)).map(Text) | st.just(Level.ONE)
+names = st.text(st.characters(codec=None), max_size=3)
+
+
+@given(st.recursive(plain, lambda some: st.lists(some) | st.dictionaries(names, some), max_leaves=5))
+def test_canonical_json_is_json(value: Any) -> None:
+    assert canonical(value) == json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+alike = [1, True, Level.ONE, Decimal("1.0"), Decimal("1E0"), 0, False, Decimal("-0"), "1", Text("1"), "", "true"]
+alike += [10**37, Decimal("1E+37"), Decimal("1E+39"), 10**39, 2**53, 2**53 + 1, Decimal(2**53 + 1), Decimal("0.10")]
+few = st.dictionaries(st.sampled_from([*"abc", Text("a")]), st.sampled_from(alike), max_size=3)
+kinds = st.sampled_from([dict, OrderedDict, MappingProxyType, lambda one: OrderedDict(reversed(one.items()))])
+
+
+@given(few, few | st.none(), kinds, kinds)
+def test_what_is_the_same_is_the_same_canonical_json(
+    one: dict[str, object], other: dict[str, object] | None, kind: Any, other_kind: Any
+) -> None:
+    ours, theirs = kind(one), other_kind(one if other is None else other)
+    assert same(ours, theirs) == (canonical(ours) == canonical(theirs))
+
+
+def test_one_value_is_the_same_as_another_that_has_its_canonical_json() -> None:
+    for value, other in product(alike, alike):
+        assert same({"a": value}, {"a": other}) == (canonical(value) == canonical(other)), (value, other)
 
 
 @given(numbers)

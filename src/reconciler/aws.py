@@ -51,10 +51,7 @@ def dynamodb(settings: Settings) -> DynamoDBClient:
 
 
 def config(settings: Settings) -> Config:
-    """Of every client: the timeouts and attempts that `settings.call_budget_s` is computed from.
-
-    The SDK does not look through each request for what the service would refuse: that takes longer than making it.
-    """
+    """Of every client: the timeouts and attempts that `settings.call_budget_s` is computed from."""
     return Config(
         connect_timeout=settings.connect_timeout_seconds,
         read_timeout=settings.read_timeout_seconds,

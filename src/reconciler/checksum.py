@@ -29,7 +29,7 @@ def canonical(value: object) -> str:
     if isinstance(value, Decimal):
         plain = format(value, "f")
         return (plain.rstrip("0").rstrip(".") if "." in plain else plain) if value else "0"
-    if isinstance(value, (dict, Mapping)):  # dict first: an abstract class takes long to ask
+    if isinstance(value, (dict, Mapping)):  # in this order: an abstract class takes long to ask
         return "{" + ",".join([f"{canonical(name)}:{canonical(value[name])}" for name in sorted(value)]) + "}"
     if isinstance(value, set | frozenset):
         return "[" + ",".join(sorted(map(canonical, value))) + "]"

@@ -37,17 +37,19 @@ _deserialize = TypeDeserializer().deserialize
 
 
 def to_item(row: Mapping[str, object]) -> dict[str, Any]:
-    """A row in DynamoDB's typed JSON. Raises TypeError for floats, names that are no text, and what else it lacks.
+    """A row in DynamoDB's typed JSON.
 
-    ArithmeticError for numbers it would round.
+    Raises TypeError for floats, names that are not text and other types DynamoDB lacks, ArithmeticError for numbers
+    that it would round.
     """
-    return {name: _attribute(name, value) for name, value in row.items()}
+    for name in row:
+        if not isinstance(name, str):
+            raise TypeError(f"the name {name!r:.60} is not text")
+    return {name: _attribute(value) for name, value in row.items()}
 
 
-def _attribute(name: object, value: Any) -> Any:
+def _attribute(value: Any) -> Any:
     """What boto3 makes of it, which takes long to tell the kinds that nearly every value is of."""
-    if not isinstance(name, str):
-        raise TypeError(f"a name is {name!r}, which is not text")
     kind = type(value)
     if kind is str:
         return {"S": value}
@@ -57,8 +59,10 @@ def _attribute(name: object, value: Any) -> Any:
         number = DYNAMODB_CONTEXT.create_decimal(value)
         if number.is_finite():
             return {"N": str(number)}
-    if kind is dict:
+    if isinstance(value, (dict, Mapping)):
         return {"M": to_item(value)}
+    if isinstance(value, list | tuple):
+        return {"L": [_attribute(entry) for entry in value]}
     return _serialize(value)
 
 
