@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.checksum import canonical, digest, hex_text, same
@@ -391,6 +391,7 @@ kinds = st.sampled_from([dict, OrderedDict, MappingProxyType, lambda one: Ordere
 
 
 @given(few, few | st.none(), kinds, kinds)
+@example({"a": 1, "b": 2}, {"b": 2, "a": 1}, OrderedDict, OrderedDict)
 def test_what_is_the_same_is_the_same_canonical_json(
     one: dict[str, object], other: dict[str, object] | None, kind: Any, other_kind: Any
 ) -> None:
