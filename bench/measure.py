@@ -32,23 +32,17 @@ def contenders() -> list[str]:
 
 
 def measure(chosen: Iterable[Case], known: Sequence[str], rounds: int) -> Iterator[list[Row]]:
-    """The rows of each case. Cases of the same accounts share an emulator, and what was counted there."""
+    """The rows of each case. Cases of the same accounts share an emulator."""
     for (accounts, share), same in groupby(chosen, key=lambda case: (case.accounts, case.changed_share)):
         say(f"{accounts:,} accounts, {share:.0%} changed: seeding")
         with stage(plan(accounts=accounts, changed=share)) as here:
-            counted: dict[tuple[str, int], dict[str, Any]] = {}
             for case in same:
-                yield _case(here, case, case.contenders(known), rounds, counted)
+                yield _case(here, case, case.contenders(known), rounds)
 
 
-def _case(
-    here: Stage, case: Case, names: list[str], rounds: int, counted: dict[tuple[str, int], dict[str, Any]]
-) -> list[Row]:
+def _case(here: Stage, case: Case, names: list[str], rounds: int) -> list[Row]:
     begun = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    for name in names:
-        if (name, case.page_size) not in counted:
-            counted[name, case.page_size] = _counted(here, case, name)
-            say(f"{cases.name(case)}: {name} counted")
+    counted = {name: _counted(here, case, name) for name in names}
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(rounds):
         # every other round backwards, so that nobody always comes behind the same neighbour
@@ -57,7 +51,6 @@ def _case(
                 runs[name].append(here.measure(_job(here, case, name)))
                 here.restore()
         say(f"{cases.name(case)}: round {number + 1} of {rounds}")
-    unkilled = {} if case.killed else dict.fromkeys(REPEATED)
     return [
         Row(
             contender=name,
@@ -70,7 +63,7 @@ def _case(
             run=begun,
             wall_runs=[round(run["wall_s"], 4) for run in runs[name]],
             cpu_runs=[round(run["cpu_s"], 4) for run in runs[name]],
-            **counted[name, case.page_size] | unkilled,
+            **counted[name],
         )
         for name in names
     ]
@@ -97,6 +90,7 @@ def _counted(here: Stage, case: Case, name: str) -> dict[str, Any]:
         killed = here.count_killed(here.job(name), max(1, tally.work // 2))
         here.restore()
         repeated = dict(zip(REPEATED, (killed.reads - tally.reads, killed.rows - tally.rows), strict=True))
+    say(f"{cases.name(case)}: {name} counted")
     return {
         "requests": dict(sorted(tally.operations.items())) | figures["others"],
         "read_units": read_units,

@@ -219,7 +219,7 @@ class Staged:
 
 def test_a_row_holds_medians_of_runs_that_alternate_and_what_was_counted_once() -> None:
     here: Any = Staged([9.0, 1.0, 2.0, 8.0, 3.0])
-    bare, slow = _case(here, SMALL[0.0], [BARE, POWERTOOLS], 5, {})
+    bare, slow = _case(here, SMALL[0.0], [BARE, POWERTOOLS], 5)
     assert (bare.wall_s, bare.cpu_s, bare.peak_mb, bare.rounds) == (3.0, 1.5, 30.0, 5)
     assert bare.wall_runs == [9.0, 1.0, 2.0, 8.0, 3.0]
     assert (slow.wall_s, slow.rounds) == (40.0, 3)
@@ -285,24 +285,16 @@ def test_units_are_those_of_the_heaviest_row_of_each_kind() -> None:
 
 
 def test_no_kill_is_played_where_everything_changes_in_many_accounts() -> None:
-    here: Any = Staged([1.0])
+    here: Any = Staged([1.0, 1.0])
     large = Case(100_000, 1.0)
-    (row,) = _case(here, large, [BARE], 1, {})
+    (row,) = _case(here, large, [BARE], 1)
     assert (row.repeated_reads_after_kill, row.repeated_rows_after_kill) == (None, None)
     assert here.killed_at == []
+    (far,) = _case(here, FAR, [BARE], 1)
+    assert (far.repeated_reads_after_kill, far.page_size, far.minimum_requests) == (None, 500, 2)
     assert [case.killed for case in (Case(100_000, 0.01), SMALL[1.0], FAR)] == [True, True, False]
     rows = [row, a_row(RECONCILER, large), a_row(LOCK, large)]
     assert not [target for target in judged(*rows) if target.startswith("fewer")]
-
-
-def test_a_far_source_is_not_counted_again() -> None:
-    here: Any = Staged([1.0] * 2)
-    counted: dict[str, dict[str, Any]] = {}
-    (near,) = _case(here, SMALL[0.0], [BARE], 1, counted)
-    (far,) = _case(here, FAR, [BARE], 1, counted)
-    assert len(here.killed_at) == 1
-    assert far.requests == near.requests
-    assert (near.repeated_reads_after_kill, far.repeated_reads_after_kill) == (3, None)
 
 
 def test_an_interrupted_bench_goes_on_where_it_was(tmp_path: Path) -> None:

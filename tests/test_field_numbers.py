@@ -131,7 +131,7 @@ def test_a_value_is_written_as_boto3_writes_it(value: Any) -> None:
     assert repr(made(lambda one: to_item({"a": one})["a"], value)) == repr(expected)
 
 
-@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
 def test_an_odd_value_is_written_as_boto3_writes_it(value: Any) -> None:
     expected = made(TypeSerializer().serialize, value)
     assert repr(made(lambda one: to_item({"a": one})["a"], value)) == repr(expected)
