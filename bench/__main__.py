@@ -25,12 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--latency", type=several(float), default=[0.0, cases.FAR_S], help="seconds to the source")
     parser.add_argument("--contenders", type=several(str), help="a choice; compared with nobody measured before")
     parser.add_argument("--rounds", type=int, default=5, help="runs of which medians are taken (default: 5)")
+    parser.add_argument("--anew", action="store_true", help="forget what the raw rows have, as another machine's")
     parser.add_argument("--resume", action="store_true", help="leave out what the raw rows have already")
     parser.add_argument("--quick", action="store_true", help="medians of 3, of 10 k accounts only, growth to 100 k")
     parser.add_argument("--output", type=Path, default=RESULTS, help="file of the raw rows (no report for another)")
     parser.add_argument("--report", action="store_true", help="measure nothing, write docs/performance.md anew")
     asked = parser.parse_args(arguments)
-    results = Results(asked.output, None if asked.report else report.machine())
+    if asked.anew:
+        asked.output.unlink(missing_ok=True)
+    try:
+        results = Results(asked.output, None if asked.report else report.machine())
+    except ValueError as error:
+        parser.error(str(error))
     rounds = min(asked.rounds, 3) if asked.quick else asked.rounds
     parts = () if asked.report else asked.part
     if "cold" in parts and not (asked.resume and results.held["cold_start"]):

@@ -113,8 +113,9 @@ class Verdict:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """Every target for which there are figures, judged by the worst of its cases."""
+    """Every target for which there are figures, judged by the worst of its cases; other sizes are not judged."""
     found: list[Verdict] = []
+    rows = [row for row in rows if row.accounts in (SMALL, LARGE)]
     by = {(row.case, row.contender): row for row in rows}
     ours = [row for row in rows if row.contender in (RECONCILER, READ_AHEAD)]
     near = [row for row in ours if row.contender == RECONCILER and not row.source_latency_s]
@@ -139,7 +140,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     for peer in (POWERTOOLS, DURABLE):
         at_most(f"wall time against {peer}", 0.5, ratios(near, peer, "wall_s"))
     for peer in (LOCK, POWERTOOLS, DURABLE):
-        found += fewer(peer, near, by)
+        found += fewer(peer, ours, by)
     return found
 
 
@@ -155,7 +156,7 @@ def fewer(peer: str, mine: Sequence[Row], by: Mapping[tuple[Case, str], Row]) ->
     pairs = beside([row for row in mine if row.case.killed], peer, by)
     for what in ("reads", "rows") if pairs else ():
         figures = [tuple(getattr(row, f"repeated_{what}_after_kill") for row in pair) for pair in pairs]
-        cases = [name(row.case) for row, _ in pairs]
+        cases = [said(row) for row, _ in pairs]
         words = "; ".join(
             f"{ours:,} to {theirs:,} ({case})" for case, (ours, theirs) in zip(cases, figures, strict=True)
         )

@@ -25,7 +25,8 @@ class Results:
         if path.exists():
             self.held = json.loads(path.read_text("utf-8"))
             if machine not in (None, self.held["machine"]):
-                raise ValueError(f"{path} was measured on {self.held['machine']}, not on {machine}: move it away")
+                measured = f"{path} was measured on {self.held['machine']}, not on {machine}"
+                raise ValueError(f"{measured}: --anew forgets it, --output leaves it alone")
 
     def add(self, rows: Iterable[Row]) -> None:
         """The rows of a case, of which those of the same contenders are replaced."""

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 SESSION = boto3.Session()
 """Loads the service's description once; mock_aws forgets boto3's own session at every start."""
 
+AS_DEPLOYED = Config(retries={"mode": "standard", "total_max_attempts": 3}, parameter_validation=False)
+"""What of a client's configuration does not wait: as `aws.dynamodb` has it."""
+
 COPIED: tuple[Any, ...] = (Table, Item)
 """Moto copies these for each transaction, and would remember every copy: hundreds of megabytes in a long test."""
 
@@ -85,7 +88,7 @@ def client() -> Iterator[DynamoDBClient]:
     with mock_aws():
         for kind in COPIED:
             kind.instances_tracked = deque(maxlen=0)
-        yield SESSION.client("dynamodb", config=Config(retries={"mode": "standard", "total_max_attempts": 3}))
+        yield SESSION.client("dynamodb", config=AS_DEPLOYED)
 
 
 @pytest.fixture
@@ -122,5 +125,5 @@ def live_client(url: str, caller: str = "tests") -> DynamoDBClient:
         endpoint_url=url,
         aws_access_key_id=caller,
         aws_secret_access_key="testing",
-        config=Config(retries={"mode": "standard", "total_max_attempts": 3}, max_pool_connections=50),
+        config=AS_DEPLOYED.merge(Config(max_pool_connections=50)),
     )

@@ -291,7 +291,7 @@ def test_no_kill_is_played_where_everything_changes_in_many_accounts() -> None:
     assert (row.repeated_reads_after_kill, row.repeated_rows_after_kill) == (None, None)
     assert here.killed_at == []
     (far,) = _case(here, FAR, [BARE], 1)
-    assert (far.repeated_reads_after_kill, far.page_size, far.minimum_requests) == (None, 500, 2)
+    assert (far.repeated_reads_after_kill, far.page_size, far.minimum_requests) == (None, 500, 3)
     assert [case.killed for case in (Case(100_000, 0.01), SMALL[1.0], FAR)] == [True, True, False]
     rows = [row, a_row(RECONCILER, large), a_row(LOCK, large)]
     assert not [target for target in judged(*rows) if target.startswith("fewer")]
@@ -317,7 +317,7 @@ def test_an_interrupted_bench_goes_on_where_it_was(tmp_path: Path) -> None:
     assert held == [(BARE, 0.0, 1.0), (RECONCILER, 0.0, 8.0), (LOCK, cases.FAR_S, 1.0)]
     assert not again.has(case, [BARE, RECONCILER])
     assert [each.name for each in tmp_path.iterdir()] == ["results.json"]
-    with pytest.raises(ValueError, match="move it away"):
+    with pytest.raises(ValueError, match="--anew forgets it"):
         Results(path, {"python": "4"})
     assert Results(path, None).held == json.loads(path.read_text("utf-8"))
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from reconciler import read_ahead
-from reconciler.errors import SourceWait
+from reconciler.errors import OutOfTime, SourceWait
 from reconciler.merge import Page, Side
 from reconciler.reader import Reader
-from reconciler.source import AccountsTable
-from reconciler.view import EntitlementsTable
+from reconciler.source import AccountsTable, SourceRecord
+from reconciler.view import EntitlementsTable, ViewRow
 from reconciler.work import Job
 from tests.conftest import live_client
 from tests.faults import LOST, PASS, Wire, meanwhile
@@ -290,3 +293,103 @@ def test_a_night_on_the_emulator_is_the_same_with_and_without_it(emulator_url: s
         left.append((world.view(), world.versions(), {name: row[name] for name in ("checksum", "ranges", "revoked")}))
         assert row["checksum"] == world.view_checksum()
     assert left[0] == left[1]
+
+
+def asks_for_a_pause(watch: Watch, seconds: float) -> tuple[threading.Event, list[str | None]]:
+    """The helper is told to come back later; set then, and what the source is asked for after that."""
+    told = threading.Event()
+    asked: list[str | None] = []
+
+    def before(side: str, after: str | None) -> None:
+        if side != "source":
+            return
+        if told.is_set():
+            asked.append(after)
+        elif helping():
+            told.set()
+            raise SourceWait(seconds, "the provider said so")
+
+    watch.before = before
+    return told, asked
+
+
+def test_a_source_that_told_the_helper_to_wait_is_not_asked_by_the_holder(watch: Watch) -> None:
+    """A live writer makes the holder read its range again."""
+    world = watch.world
+    told, asked = asks_for_a_pause(watch, 900)
+
+    def intrudes() -> None:
+        assert told.wait(DEADLINE_S)
+        world.view_row("acct-0000", version=7, plan="mine")
+
+    Wire(world.client).next("commit", meanwhile(intrudes))
+    assert watch.run("nightly") == ["yielded"]
+    assert asked == []
+    assert world.progress()["waits_for_source"]
+
+
+def test_a_pause_is_counted_from_when_the_helper_was_told(watch: Watch) -> None:
+    world = watch.world
+    began_ms = world.clock.wall_ms
+    told, _ = asks_for_a_pause(watch, 45)
+
+    def dawdles() -> None:
+        assert told.wait(DEADLINE_S)
+        world.clock.advance(44)
+
+    Wire(world.client).next("commit", meanwhile(dawdles))
+    assert watch.run("nightly") == ["yielded"]
+    assert world.progress()["next_attempt_at_ms"] - began_ms == pytest.approx(45_000, abs=500)
+
+
+@pytest.mark.parametrize("ends", ["paused", "failed"])
+def test_a_pause_is_kept_however_the_attempt_ends(watch: Watch, ends: str) -> None:
+    world = watch.world
+    told, asked = asks_for_a_pause(watch, 900)
+
+    def happens() -> None:
+        assert told.wait(DEADLINE_S)
+        if ends == "paused":
+            world.put_control("LEASE#000", paused=1)
+        else:
+            raise RuntimeError("a defect")
+
+    Wire(world.client).next("commit", meanwhile(happens))
+    if ends == "failed":
+        with pytest.raises(RuntimeError, match="a defect"):
+            watch.run("nightly")
+    else:
+        assert watch.run("nightly") == ["paused"]
+        world.put_control("LEASE#000", paused=...)
+    assert world.progress()["next_attempt_at_ms"] - world.clock.wall_ms == pytest.approx(900_000, abs=1_000)
+    world.clock.advance(600)
+    assert watch.run() == ["source_waits"]
+    assert asked == []
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("error", [SourceWait, OutOfTime, ValueError])
+def test_the_pages_of_an_attempt_are_gone_with_it(watch: Watch, ahead: bool, error: Callable[..., Exception]) -> None:
+    """Without a collection: an invocation that follows in the same process needs the memory."""
+    watch.world.set(read_ahead=ahead)
+
+    def breaks(side: str, after: str | None) -> None:
+        if side == "source" and after == "acct-0003":
+            raise error(*((900, "later") if error is SourceWait else ()))
+
+    watch.before = breaks
+    logging.disable()  # pytest keeps what is logged, and the errors with it
+    gc.collect()
+    gc.disable()
+    try:
+        before = rows_held()
+        with suppress(ValueError):
+            watch.run("nightly")
+        assert rows_held() == before
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+
+
+def rows_held() -> int:
+    return sum(isinstance(held, SourceRecord | ViewRow) for held in gc.get_objects())

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler import clock, keys
 from tests.faults import Wire, meanwhile, writer_of
-from tests.kit import delivered, grants, hold, numbered
+from tests.kit import begun, delivered, grants, hold, numbered
 from tests.world import NIGHT, World, event
 
 SECOND, THIRD = "2026-11-30", "2026-12-01"
@@ -179,3 +179,18 @@ def test_a_row_of_a_day_to_come_does_not_run(world: World) -> None:
     world.run("tick", remaining_s=60)
     world.put_row("ControlTable", **{**world.interval(), "sk": keys.interval(THIRD)})
     assert [result.interval for result in world.run()] == [NIGHT]
+
+
+def test_segments_that_others_took_since_are_held_by_them_and_not_waiting(world: World) -> None:
+    """Their progress tells of an attempt that was just counted; the lease, seen free, was read before."""
+    world = World(world.client, {"SegmentCount": 3})
+    begun(world)
+    grants(world, *numbered(12))
+
+    def others() -> None:
+        for segment in ("001", "002"):
+            hold(world, "worker-2", segment)
+
+    Wire(world.client).next("commit", meanwhile(others))
+    assert [result.outcome for result in world.run("nightly")] == ["completed", "delayed", "delayed"]
+    assert world.counted()["LeaseContended"] == 2

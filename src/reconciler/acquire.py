@@ -42,7 +42,8 @@ def acquire(
     """Take the lease if it is free or expired, and count the attempt, in one transaction.
 
     `free` is the lease where it was found free along with the record. Then it is not read again, nor is the progress
-    of an interval that never started, which has none; when that is not so any more, the answer is `moved`.
+    of an interval that never started, which has none. When there is more to say than that it may run, the answer is
+    `moved`: whoever took the lease since may have left it.
 
     Raises Paused, TransientFailure, OutOfTime; LeaseRowMissing, RowMissing, RowInvalid, SchemaTooNew for odd rows.
     """
@@ -60,6 +61,8 @@ def acquire(
     prior = progress.attempts_in(record.rerun)
     waits = progress.next_attempt_at_ms if progress.rerun == record.rerun else None
     if prior < settings.max_attempts and waits is not None and waits > now_ms:
+        if free:
+            return NotAcquired("moved")
         return NotAcquired("source" if progress.waits_for_source else "backoff", waits)
 
     event = "TAKEOVER" if lease.owner else "RESUMED" if progress.exists else "STARTED"

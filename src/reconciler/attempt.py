@@ -16,7 +16,8 @@ from reconciler.totals import Totals
 class Attempt:
     """The holder's work in progress: what it knows now, what it did, and how long its slowest range took.
 
-    `began_range` tells a yield before any work from one that was too slow for a single range.
+    `began_range` tells a yield before any work from one that was too slow for a single range, `quiet_until` until which
+    monotonic moment the source asked to be left alone.
     """
 
     holding: Holding
@@ -24,11 +25,20 @@ class Attempt:
     conflicts: int = 0
     slowest_range_s: float = 0.0
     began_range: bool = False
+    quiet_until: float | None = None
 
     @property
     def range_no(self) -> int:
         """The range in work: 1 for the segment's first range of the pass, whoever committed those before it."""
         return self.holding.progress.totals.ranges + 1
+
+    def leave_source_alone(self, seconds: float, invocation: Invocation) -> None:
+        """For so long, but no longer than the longest backoff."""
+        self.quiet_until = invocation.clock.monotonic() + min(seconds, invocation.settings.backoff_max_seconds)
+
+    def source_wait_s(self, invocation: Invocation) -> float:
+        """How much longer the source wants to be left alone."""
+        return 0.0 if self.quiet_until is None else max(0.0, self.quiet_until - invocation.clock.monotonic())
 
     def go_on(self, holding: Holding, done: Totals) -> None:
         """After a commit, now or earlier, that added `done`; what is logged from here on is about the next range."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from reconciler.errors import OutOfTime
+from reconciler.attempt import Attempt
+from reconciler.errors import OutOfTime, SourceWait
+from reconciler.invocation import Invocation
 from reconciler.merge import Page, RowOut, Side
 
 Item = TypeVar("Item")
@@ -24,8 +27,9 @@ Item = TypeVar("Item")
 class Helper:
     """One thread of an attempt, started when it is first needed; it ends with the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, attempt: Attempt, invocation: Invocation) -> None:
         self.stopped = False
+        self._attempt, self._invocation = attempt, invocation
         self._turn = Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
 
@@ -39,8 +43,22 @@ class Helper:
     def ahead(self, items: Iterator[Item]) -> Ahead[Item]:
         return Ahead(items, self._thread)
 
-    def taking_turns(self, side: Side[RowOut]) -> TakingTurns[RowOut]:
-        return TakingTurns(side, self, self._turn)
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One read at a time. A pause that the source asked either thread for holds for both.
+
+        Raises OutOfTime for the helper that is to end, and SourceWait through such a pause.
+        """
+        with self._turn:
+            if self.stopped:
+                raise OutOfTime("the attempt has ended")
+            if wait_s := self._attempt.source_wait_s(self._invocation):
+                raise SourceWait(wait_s, "it asked for that before")
+            try:
+                yield
+            except SourceWait as wait:
+                self._attempt.leave_source_alone(wait.seconds, self._invocation)
+                raise
 
 
 class Ahead(Generic[Item]):
@@ -59,20 +77,20 @@ class Ahead(Generic[Item]):
     def next(self) -> Item | None:
         """The next item; None after the last one."""
         begun, self._begun = self._begun, None
-        return next(self._items, None) if begun is None else begun.result()
+        try:
+            return next(self._items, None) if begun is None else begun.result()
+        finally:
+            del begun  # an error that it holds, and this frame, would hold each other, and the pages with them
 
 
 @dataclass(frozen=True, slots=True)
 class TakingTurns(Generic[RowOut]):
-    """A side that is read by one thread at a time, and no more once the helper is to end; a merge.Side."""
+    """A side that the holder and its helper read in turn; a merge.Side."""
 
     side: Side[RowOut]
     helper: Helper
-    turn: Lock
 
     def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[RowOut]:
-        """See merge.Side. Raises OutOfTime for the helper that is to end."""
-        with self.turn:
-            if self.helper.stopped:
-                raise OutOfTime("the attempt has ended")
+        """See merge.Side."""
+        with self.helper.turn():
             return self.side.read(segment, after=after, upto=upto, limit=limit)

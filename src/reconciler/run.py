@@ -63,7 +63,7 @@ def run(trigger: Trigger, job: Job, *, invocation: Invocation) -> list[Result]:
     else:
         close_books(row, records.values(), invocation)
     if failures:
-        raise failures[0]
+        raise failures.pop()  # what it was kept in would hold on to it, and to the pages of its frames
     return results
 
 

@@ -26,9 +26,13 @@ def check_range(attempt: Attempt, *, invocation: Invocation) -> None:
 
 
 def may_read_ahead(attempt: Attempt, *, invocation: Invocation) -> bool:
-    """Whether one more range still fits when a call of the page read ahead has to be waited for."""
+    """Whether one more range still fits when two calls of the helper have to be waited for.
+
+    One when the range is read again, one when the attempt ends. Should it be more, the end is not written at worst, and
+    the lease expires by itself.
+    """
     try:
-        _check(attempt, invocation, calls=1)
+        _check(attempt, invocation, calls=2)
     except OutOfTime:
         return False
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler import aws
 from reconciler.attempt import Attempt, Result, count_work, seconds_since
@@ -16,7 +16,7 @@ from reconciler.leases import Holding
 from reconciler.merge import Side
 from reconciler.observability import count, logger
 from reconciler.ranges import commit_range
-from reconciler.read_ahead import Helper
+from reconciler.read_ahead import Helper, TakingTurns
 from reconciler.reader import Reader, read_by
 from reconciler.records import COMPLETED, NEEDS_REPAIR, RunRecord
 from reconciler.release import Ending, end_attempt
@@ -72,7 +72,7 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
         return stop(attempt, Ending("needs_repair", f"{holding.prior_attempts} attempts without progress"), invocation)
     size = max(1, settings.range_size // SHRINK**holding.prior_attempts)
     try:
-        with Helper() as helper:
+        with Helper(attempt, invocation) as helper:
             sides = sides_of(attempt, job, helper, invocation)
             while True:
                 if scan(attempt, sides, size, helper, invocation) and complete_segment(attempt, invocation):
@@ -86,8 +86,9 @@ def scan_and_complete(attempt: Attempt, job: Job, failures: list[Exception], inv
         too_slow = attempt.began_range and not attempt.holding.ranges
         return stop(attempt, Ending("yielded", str(time_up), counts=too_slow, waits=too_slow), invocation)
     except SourceWait as wait:
-        wait_s = min(wait.seconds, settings.backoff_max_seconds)
-        return stop(attempt, Ending("yielded", str(wait), source_wait_s=wait_s), invocation)
+        if attempt.quiet_until is None:
+            attempt.leave_source_alone(wait.seconds, invocation)
+        return stop(attempt, Ending("yielded", str(wait), source_wait_s=0.0), invocation)
     except GuardTripped as tripped:
         logger.error("revocation guard tripped", reason=str(tripped))
         try:
@@ -118,7 +119,7 @@ def sides_of(attempt: Attempt, job: Job, helper: Helper, invocation: Invocation)
         patience_s=lambda: 0.0 if helper.stopped else patience_s(attempt, invocation),
     )
     source, view = read_by(reader, job.source), job.view
-    return Sides(helper.taking_turns(source), helper.taking_turns(view), holding.lease.segment, settings.page_size)
+    return Sides(TakingTurns(source, helper), TakingTurns(view, helper), holding.lease.segment, settings.page_size)
 
 
 def scan(attempt: Attempt, sides: Sides, size: int, helper: Helper, invocation: Invocation) -> bool:
@@ -163,7 +164,12 @@ def complete_segment(attempt: Attempt, invocation: Invocation) -> bool:
 
 
 def stop(attempt: Attempt, ending: Ending, invocation: Invocation) -> str:
-    """End the attempt; the outcome it then has: "yielded", which ends the invocation, for a trip not written."""
+    """End the attempt; the outcome it then has: "yielded", which ends the invocation, for a trip not written.
+
+    However it ends, a pause that the source asked for is kept.
+    """
+    if wait_s := attempt.source_wait_s(invocation):
+        ending = replace(ending, source_wait_s=wait_s)
     try:
         ended = end_attempt(attempt.holding, ending, invocation=invocation)
     except LeaseLost as lost:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.config import Config
 from moto import mock_aws
 
 from reconciler import http_wire, read_ahead
 from reconciler.clock import text
 from reconciler.errors import TransientFailure
-from tests.conftest import SESSION
+from tests.conftest import AS_DEPLOYED, SESSION
 from tests.kit import AtOnce, Killed, delivered
 from tests.sweep.calls import Call, Calls
 from tests.sweep.disturbances import Disturbance, possible
@@ -30,8 +29,6 @@ from tests.world import World, event
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
-
-RETRIES = Config(retries={"mode": "standard", "total_max_attempts": 3})
 
 TICK_S = 300
 """Seconds between two ticks: longer than a lease, and than the first wait after a failed attempt."""
@@ -224,7 +221,7 @@ def rehearsed(scene: Scene, live: DynamoDBClient | None = None) -> Iterator[Play
         stack.enter_context(redirect_stdout(io.StringIO()))
         if live is None:
             stack.enter_context(mock_aws())
-        client = live or SESSION.client("dynamodb", config=RETRIES)
+        client = live or SESSION.client("dynamodb", config=AS_DEPLOYED)
         world = World(client, {"SegmentCount": scene.segments})
         stack.enter_context(world.deployed(stack.enter_context(pytest.MonkeyPatch.context())))
         calls = Calls(client)
