@@ -6,6 +6,7 @@ import gc
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reconciler import read_ahead
+from reconciler.attempt import Attempt
 from reconciler.errors import OutOfTime, SourceWait
 from reconciler.merge import Page, Side
+from reconciler.read_ahead import Helper, TakingTurns
 from reconciler.reader import Reader
 from reconciler.source import AccountsTable, SourceRecord
 from reconciler.view import EntitlementsTable, ViewRow
 from reconciler.work import Job
 from tests.conftest import live_client
 from tests.faults import LOST, PASS, Wire, meanwhile
-from tests.kit import AtOnce, grants, numbered
+from tests.kit import AtOnce, grants, hold, numbered
 from tests.world import World
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ class Watch:
     world: World
     before: Callable[[str, str | None], object] = lambda side, after: None
     reads: list[tuple[str, str | None, bool]] = field(default_factory=list)
-    under_way: int = 0
+    under_way: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
     reader: Reader | None = None
 
@@ -60,7 +63,7 @@ class Watch:
 
     def wait_for(self, reads_of_the_source: int) -> None:
         """Until so many were answered."""
-        wait_until(lambda: len(self.source_reads()) >= reads_of_the_source and not self.under_way)
+        wait_until(lambda: len(self.source_reads()) >= reads_of_the_source and not self.under_way["source"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +78,15 @@ class Watched:
 
     def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[Any]:
         watch = self.watch
-        watch.under_way += 1
-        watch.most_at_once = max(watch.most_at_once, watch.under_way)
+        watch.under_way[self.name] += 1
+        watch.most_at_once = max(watch.most_at_once, watch.under_way[self.name])
         try:
             watch.before(self.name, after)
             page = self.side.read(segment, after=after, upto=upto, limit=limit)
             watch.reads.append((self.name, after, helping()))
             return page
         finally:
-            watch.under_way -= 1
+            watch.under_way[self.name] -= 1
 
 
 def helping() -> bool:
@@ -213,27 +216,15 @@ def test_a_reader_that_waits_is_called_off_when_the_attempt_ends(watch: Watch, e
 
 
 def test_nothing_is_read_once_the_attempt_is_over(watch: Watch) -> None:
-    """The helper has read the view when the lease is lost: the source is not asked any more."""
-    world = watch.world
-    lost = threading.Event()
-
-    def pauses(side: str, after: str | None) -> None:
-        if helping() and side == "view":
-            assert lost.wait(DEADLINE_S)
-            wait_until(lambda: watch.reader is not None and watch.reader.patience_s() <= 0)
-
-    def loses() -> None:
-        world.put_control("LEASE#000", token="somebody else's", owner="worker-2", generation=9)
-        lost.set()
-
-    for name in numbered(2 * PAGES):
-        world.view_row(name, plan="old")
-    watch.before = pauses
-    wire = Wire(world.client)
-    wire.next("commit", meanwhile(loses))
-    assert watch.run("nightly") == ["lost"]
+    invocation = watch.world.invocation()
+    assert watch.run("nightly", remaining_s=62) == ["out_of_time"]
+    holding = hold(watch.world)
+    with Helper(Attempt(holding), invocation) as helper:
+        source = TakingTurns(watch.job(invocation).source, helper, Attempt(holding), invocation)
+        assert len(source.read("000", after=None, upto=None, limit=2).rows) == 2
+    with pytest.raises(OutOfTime):
+        source.read("000", after=None, upto=None, limit=2)
     assert watch.source_reads() == [None]
-    assert any(side == "view" and by_helper for side, _, by_helper in watch.reads)
 
 
 def test_both_threads_take_turns_when_a_range_is_read_again(watch: Watch) -> None:

@@ -1,27 +1,49 @@
-"""The next page is read while the present range commits: by one helper thread, at most one page ahead.
+"""The next page of the source is read while the present range commits: by one helper thread, at most one page ahead.
 
-Nothing is judged or written earlier for it. A page that was read ahead is older when it is committed, and safe for the
-reason that every page is: the view was read before the source, and a row that changed since fails its condition. What
-was read ahead is thrown away when the attempt ends, and its thread with it: at the latest when the call that is under
-way has ended.
+    holder   view ─ judge ─ commit ─ view ─ judge ─ commit ─ view …
+    helper          source ──────────────   source ───────────── …
+
+The view for those accounts was read before, by the holder. Nothing is judged or written earlier for it: a page that was
+read ahead is older when it is committed, and safe for the reason that every page is, since a row that changed after it
+was read fails its condition. What was read ahead is thrown away when the attempt ends, and the thread ends with it: at
+the latest when the call that is under way has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 from reconciler.attempt import Attempt
 from reconciler.errors import OutOfTime, SourceWait
 from reconciler.invocation import Invocation
-from reconciler.merge import Page, RowOut, Side
+from reconciler.merge import Page, Side
+from reconciler.source import SourceRecord
+from reconciler.timing import may_read_ahead
 
-Item = TypeVar("Item")
+SourcePage = Page[SourceRecord]
+Ask = Callable[[Callable[[], SourcePage]], "Asked | None"]
+"""Has a page read before it is needed; None where that is not to be."""
+
+
+class Asked:
+    """A page that the helper was asked for."""
+
+    def __init__(self, page: Future[SourcePage]) -> None:
+        self._page: Future[SourcePage] | None = page
+
+    def page(self) -> SourcePage:
+        """Once it is there; what went wrong is raised here. To be called once."""
+        page, self._page = self._page, None
+        assert page is not None
+        try:
+            return page.result()
+        finally:
+            del page  # an error that it holds, and this frame, would hold each other, and the pages with them
 
 
 class Helper:
@@ -29,8 +51,8 @@ class Helper:
 
     def __init__(self, attempt: Attempt, invocation: Invocation) -> None:
         self.stopped = False
+        self.turn = Lock()
         self._attempt, self._invocation = attempt, invocation
-        self._turn = Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
 
     def __enter__(self) -> Self:
@@ -40,57 +62,33 @@ class Helper:
         self.stopped = True
         self._thread.shutdown(cancel_futures=True)
 
-    def ahead(self, items: Iterator[Item]) -> Ahead[Item]:
-        return Ahead(items, self._thread)
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """One read at a time. A pause that the source asked either thread for holds for both.
-
-        Raises OutOfTime for the helper that is to end, and SourceWait through such a pause.
-        """
-        with self._turn:
-            if self.stopped:
-                raise OutOfTime("the attempt has ended")
-            if wait_s := self._attempt.source_wait_s(self._invocation):
-                raise SourceWait(wait_s, "it asked for that before")
-            try:
-                yield
-            except SourceWait as wait:
-                self._attempt.leave_source_alone(wait.seconds, self._invocation)
-                raise
-
-
-class Ahead(Generic[Item]):
-    """An iterator whose next item can be asked for before it is needed."""
-
-    def __init__(self, items: Iterator[Item], thread: ThreadPoolExecutor) -> None:
-        self._items = items
-        self._thread = thread
-        self._begun: Future[Item | None] | None = None
-
-    def begin(self) -> None:
-        """Have the next item made, by the helper. What goes wrong is raised by `next`."""
-        if self._begun is None:
-            self._begun = self._thread.submit(next, self._items, None)
-
-    def next(self) -> Item | None:
-        """The next item; None after the last one."""
-        begun, self._begun = self._begun, None
-        try:
-            return next(self._items, None) if begun is None else begun.result()
-        finally:
-            del begun  # an error that it holds, and this frame, would hold each other, and the pages with them
+    def ask(self, read: Callable[[], SourcePage]) -> Asked | None:
+        """See Ask: None when no time is left to wait for the end of a call."""
+        in_time = may_read_ahead(self._attempt, invocation=self._invocation)
+        return Asked(self._thread.submit(read)) if in_time else None
 
 
 @dataclass(frozen=True, slots=True)
-class TakingTurns(Generic[RowOut]):
-    """A side that the holder and its helper read in turn; a merge.Side."""
+class TakingTurns:
+    """A source that the holder and its helper read one at a time; a merge.Side.
 
-    side: Side[RowOut]
+    A pause that it asked either of them for holds for both.
+    """
+
+    source: Side[SourceRecord]
     helper: Helper
+    attempt: Attempt
+    invocation: Invocation
 
-    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> Page[RowOut]:
-        """See merge.Side."""
-        with self.helper.turn():
-            return self.side.read(segment, after=after, upto=upto, limit=limit)
+    def read(self, segment: str, *, after: str | None, upto: str | None, limit: int) -> SourcePage:
+        """See merge.Side. Raises OutOfTime for the helper that is to end."""
+        with self.helper.turn:
+            if self.helper.stopped:
+                raise OutOfTime("the attempt has ended")
+            if wait_s := self.attempt.source_wait_s(self.invocation):
+                raise SourceWait(wait_s, "it asked for that before")
+            try:
+                return self.source.read(segment, after=after, upto=upto, limit=limit)
+            except SourceWait as wait:
+                self.attempt.leave_source_alone(wait.seconds, self.invocation)
+                raise

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from reconciler.decisions import Decision
 from reconciler.diff import decide
 from reconciler.invocation import Invocation
 from reconciler.merge import Buffer, Pair, Row, Side, merge
+from reconciler.read_ahead import Ask, Asked
 from reconciler.source import SourceRecord
 from reconciler.timing import check_invocation
 from reconciler.view import ViewRow
@@ -26,32 +28,43 @@ class Sides:
     segment: str
     limit: int
 
-    def pages(self, after: str | None) -> Iterator[list[Pair[SourceRecord, ViewRow]]]:
+    def pages(self, after: str | None, ask: Ask | None = None) -> Iterator[list[Pair[SourceRecord, ViewRow]]]:
         """The accounts of one source page at a time, every one above `after`, to the end of both sides.
 
         The view is buffered about two pages ahead, so that a full source page rarely meets the horizon. How much a
         page is, the last one tells: DynamoDB ends it at 1 MB, however many rows were asked for. Where a source page
         meets the horizon all the same, having more rows or the view more that the source lacks, it is buffered further.
+
+        With `ask` the next source page is asked for before one is handed out, if as many view rows are buffered as the
+        last one took; for that the view is buffered a page more.
         """
         buffer: Buffer[ViewRow] = Buffer(reached=after)
-        ahead, further = 2 * self.limit, 0
+        depth = 2 if ask is None else 3
+        ahead, further = depth * self.limit, 0
         position = after
+        asked: Asked | None = None
         while True:
             while not buffer.ended and len(buffer.rows) < ahead:
                 page = self.view.read(self.segment, after=buffer.reached, upto=None, limit=self.limit)
                 buffer = buffer.extended(page.checked(buffer.reached, None))
-                ahead = max(further, 2 * (len(page.rows) or self.limit))
-            horizon = buffer.horizon
-            records = self.source.read(self.segment, after=position, upto=horizon, limit=self.limit)
+                ahead = max(further, depth * (len(page.rows) or self.limit))
+            if asked is None:
+                horizon = buffer.horizon
+                records = self.source.read(self.segment, after=position, upto=horizon, limit=self.limit)
+            else:
+                records = asked.page()
             records.checked(position, horizon)
             upto = horizon if records.more_after is None else records.more_after
             if horizon is not None and records.more_after is None:
                 further = min(4 * ahead, MOST_AHEAD * self.limit)
             rows, buffer = buffer.split(upto)
+            position, asked = upto, None
+            if ask and upto is not None and (buffer.ended or len(buffer.rows) >= max(1, len(records.rows))):
+                horizon = buffer.horizon
+                asked = ask(partial(self.source.read, self.segment, after=upto, upto=horizon, limit=self.limit))
             yield merge(records.rows, rows)
             if upto is None:
                 return
-            position = upto
 
     def between(self, after: str | None, upto: str) -> list[Decision]:
         """The decisions for all accounts with after < id <= upto, read anew."""

@@ -26,13 +26,9 @@ def check_range(attempt: Attempt, *, invocation: Invocation) -> None:
 
 
 def may_read_ahead(attempt: Attempt, *, invocation: Invocation) -> bool:
-    """Whether one more range still fits when two calls of the helper have to be waited for.
-
-    One when the range is read again, one when the attempt ends. Should it be more, the end is not written at worst, and
-    the lease expires by itself.
-    """
+    """Whether one more range still fits when a call of the helper has to be waited for."""
     try:
-        _check(attempt, invocation, calls=2)
+        _check(attempt, invocation, calls=1)
     except OutOfTime:
         return False
     return True

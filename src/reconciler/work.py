@@ -22,7 +22,7 @@ from reconciler.records import COMPLETED, NEEDS_REPAIR, RunRecord
 from reconciler.release import Ending, end_attempt
 from reconciler.scan import Sides, judged
 from reconciler.source import SourceRecord
-from reconciler.timing import check_range, may_read_ahead, patience_s
+from reconciler.timing import check_range, patience_s
 from reconciler.view import ViewRow
 
 SHRINK = 16
@@ -118,8 +118,8 @@ def sides_of(attempt: Attempt, job: Job, helper: Helper, invocation: Invocation)
         backlog=overtaken(holding.record.interval_id, invocation.clock.now_ms(), settings),
         patience_s=lambda: 0.0 if helper.stopped else patience_s(attempt, invocation),
     )
-    source, view = read_by(reader, job.source), job.view
-    return Sides(TakingTurns(source, helper), TakingTurns(view, helper), holding.lease.segment, settings.page_size)
+    source = TakingTurns(read_by(reader, job.source), helper, attempt, invocation)
+    return Sides(source, job.view, holding.lease.segment, settings.page_size)
 
 
 def scan(attempt: Attempt, sides: Sides, size: int, helper: Helper, invocation: Invocation) -> bool:
@@ -127,15 +127,14 @@ def scan(attempt: Attempt, sides: Sides, size: int, helper: Helper, invocation: 
 
     No more accounts are judged ahead than make one range, so that a small range keeps clear of an account that cannot.
     """
-    pages = helper.ahead(sides.pages(attempt.holding.progress.checkpoint))
+    ask = helper.ask if invocation.settings.read_ahead else None
+    pages = sides.pages(attempt.holding.progress.checkpoint, ask)
     while True:
         check_range(attempt, invocation=invocation)
         began = invocation.clock.monotonic()
-        pairs = pages.next()
+        pairs = next(pages, None)
         if pairs is None:
             return True
-        if invocation.settings.read_ahead and may_read_ahead(attempt, invocation=invocation):
-            pages.begin()
         decisions: list[Decision] = []
         while pairs or decisions:
             ahead = size - len(decisions)
