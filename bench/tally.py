@@ -55,10 +55,11 @@ class Tally:
 def minimum(seeded: Seeded, *, actions: int, checkpointed: bool, page: int = PAGE_SIZE) -> int:
     """The least number of requests for these accounts: every page of both sides once, and the transactions.
 
+    A page that is full goes on, as DynamoDB has it, even where nothing is left: the last one is never full.
     A transaction takes `actions` effects. Who keeps a checkpoint writes at least once per source page, and what a page
     needs does not wait for the next one.
     """
-    pages = sum(max(1, math.ceil(len(rows) / page)) for rows in (seeded.source, seeded.view))
+    pages = sum(len(rows) // page + 1 for rows in (seeded.source, seeded.view))
     needs = out_of_line(seeded)
     if not checkpointed:
         return pages + math.ceil(len(needs) / actions)
