@@ -39,11 +39,10 @@ def decide(pair: Pair[SourceRecord, ViewRow]) -> Decision:
     desired = record.entitlements if record is not None and record.status == "active" else {}
     actual = row.entitlements if row is not None else {}
     assert isinstance(desired, Mapping)
-    bad_row = _bad_row(row)
-    if bad_row is None:
-        assert isinstance(actual, Mapping)
-        if same(desired, actual):
-            return Decision(pair)
+    equal = isinstance(actual, Mapping) and same(desired, actual)
+    bad_row = _bad_row(row, readable=equal)
+    if equal and bad_row is None:
+        return Decision(pair)
     if reason := _too_large(pair.account_id, desired) or bad_row:
         return Decision(pair, rejection=reason)
     kind = REVOKE if not desired else CHANGE if actual else GRANT
@@ -61,10 +60,10 @@ def _bad_account(account_id: str, record: SourceRecord | None) -> str | None:
     return reason and f"source {reason}"
 
 
-def _bad_row(row: ViewRow | None) -> str | None:
+def _bad_row(row: ViewRow | None, readable: bool) -> str | None:
     if row is None:
         return None
-    if reason := _bad_entitlements(row.entitlements):
+    if not readable and (reason := _bad_entitlements(row.entitlements)):
         return f"view {reason}"
     reason = unfit_version(row.version)
     return reason and f"view version {reason}"
