@@ -22,9 +22,8 @@ CONFIG = Config(
     read_timeout=3,
     retries={"mode": "standard", "total_max_attempts": 3},
     tcp_keepalive=True,
-    parameter_validation=False,
 )
-"""As `reconciler.aws.dynamodb` makes it from the template's settings."""
+"""As `reconciler.aws.config` makes it from the template's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from decimal import Decimal
 from enum import IntEnum
 from hashlib import sha256
 from itertools import pairwise, product
+from random import Random
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +25,7 @@ from reconciler.diff import decide
 from reconciler.errors import SourceOrderError
 from reconciler.items import MAX_ITEM_BYTES
 from reconciler.merge import Buffer, Page, Pair, merge
+from reconciler.read_ahead import Ask, Asked
 from reconciler.scan import Sides
 from reconciler.source import SourceRecord
 from reconciler.totals import Totals
@@ -55,18 +58,40 @@ def test_merging_gives_every_account_of_either_side_once_in_order(source: list[s
         assert (pair.record is not None, pair.row is not None) == (pair.account_id in source, pair.account_id in view)
 
 
+class Later(Asked):
+    """A page that is read when it is needed, as by a helper that comes to it last."""
+
+    def __init__(self, read: Callable[[], Page[SourceRecord]]) -> None:
+        self.page = read  # type: ignore[method-assign]
+
+
+def at_once(read: Callable[[], Page[SourceRecord]]) -> Asked:
+    """A page that is read when it is asked for, as by a helper that comes to it first."""
+    page: Future[Page[SourceRecord]] = Future()
+    page.set_result(read())
+    return Asked(page)
+
+
+def never(read: Callable[[], Page[SourceRecord]]) -> None:
+    """For want of time."""
+
+
+ASKS = (at_once, Later, never)
+
+
 @given(id_sets, id_sets, st.integers(1, 6), st.data())
 def test_a_scan_judges_every_account_once_whatever_the_pages_and_from_any_point(
     source: list[str], view: list[str], limit: int, data: st.DataObject
 ) -> None:
-    """Pages may end early, as DynamoDB's do at 1 MB, and be empty."""
+    """Pages may end early, as DynamoDB's do at 1 MB, and be empty, and be read ahead."""
 
     def cut(limit: int) -> int:
         return data.draw(st.integers(1, limit))
 
     after = data.draw(st.none() | ids)
     sides = Sides(Rows([record(n) for n in source], cut), Rows([row(n) for n in view], cut), "000", limit)
-    pages = list(sides.pages(after))
+    ahead = data.draw(st.booleans())
+    pages = list(sides.pages(after, (lambda read: data.draw(st.sampled_from(ASKS))(read)) if ahead else None))
     judged = [pair for page in pages for pair in page]
     wanted = [name for name in sorted({*source, *view}) if after is None or name > after]
     assert [pair.account_id for pair in judged] == wanted
@@ -75,9 +100,9 @@ def test_a_scan_judges_every_account_once_whatever_the_pages_and_from_any_point(
         assert (pair.row is not None) == (pair.account_id in view)
 
 
-@given(id_sets, id_sets, st.integers(1, 6))
+@given(id_sets, id_sets, st.integers(1, 6), st.sampled_from((None, *ASKS)))
 def test_the_view_is_read_before_the_source_for_the_same_accounts(
-    source: list[str], view: list[str], limit: int
+    source: list[str], view: list[str], limit: int, ask: Ask | None
 ) -> None:
     """So what the view says is never newer than what the source says, and a stale decision meets a changed version."""
     read_at: dict[tuple[str, str], int] = {}
@@ -102,7 +127,7 @@ def test_the_view_is_read_before_the_source_for_the_same_accounts(
         name = "view"
 
     sides = Sides(Source([record(n) for n in source]), View([row(n) for n in view]), "000", limit)
-    for judged in ([one for page in sides.pages(None) for one in page], sides.between(None, "\uffff")):
+    for judged in ([one for page in sides.pages(None, ask) for one in page], sides.between(None, "\uffff")):
         for decision in judged:
             assert read_at["view", decision.account_id] < read_at["source", decision.account_id]
 
@@ -116,13 +141,48 @@ def test_reading_a_range_again_judges_exactly_its_accounts(
     assert [decision.account_id for decision in sides.between(after, upto)] == wanted
 
 
+@pytest.mark.parametrize("ask", [None, *ASKS])
 @pytest.mark.parametrize("accounts", [0, 1, 99, 100, 101, 1_000])
-def test_the_source_is_read_as_often_as_it_has_pages(accounts: int) -> None:
+def test_the_source_is_read_as_often_as_it_has_pages(accounts: int, ask: Ask | None) -> None:
     names = [f"acct-{index:05d}" for index in range(accounts)]
     source, view = Rows([record(n) for n in names]), Rows([row(n) for n in names])
-    list(Sides(source, view, "000", 100).pages(None))
+    list(Sides(source, view, "000", 100).pages(None, ask))
     assert len(source.reads) <= accounts // 100 + 1
     assert len(view.reads) <= accounts // 100 + 1
+
+
+def read_ahead(source: Sequence[str], view: Sequence[str], limit: int, view_page: int) -> tuple[int, int, int]:
+    """How many pages of the source were read without and with reading ahead, and how many of these ahead."""
+    ahead = 0
+
+    def ask(read: Callable[[], Page[SourceRecord]]) -> Asked:
+        nonlocal ahead
+        ahead += 1
+        return at_once(read)
+
+    reads = []
+    for asks in (None, ask):
+        side = Rows([record(n) for n in source])
+        pages = Sides(side, Rows([row(n) for n in view], lambda _: view_page), "000", limit).pages(None, asks)
+        assert [pair.account_id for page in pages for pair in page] == sorted({*source, *view})
+        reads.append(len(side.reads))
+    return reads[0], reads[1], ahead
+
+
+@pytest.mark.parametrize("rows_for_each", [1.0, 1.4, 2, 4, 5, 6, 7, 8])
+def test_a_view_of_many_rows_that_the_source_lacks_costs_no_more_reads_for_reading_ahead(rows_for_each: float) -> None:
+    """Revoked accounts keep their rows."""
+    view = [f"{index:06d}" for index in range(2_000)]
+    without, with_it, ahead = read_ahead(sorted(Random(1).sample(view, round(2_000 / rows_for_each))), view, 20, 20)
+    assert with_it <= without + 1
+    assert rows_for_each > 2 or ahead >= 0.9 * with_it
+
+
+@pytest.mark.parametrize("view_page", [7, 10, 30, 46, 49, 50, 51, 66, 100])
+def test_however_small_the_views_pages_are_nearly_every_page_of_the_source_is_read_ahead(view_page: int) -> None:
+    names = [f"{index:06d}" for index in range(3_000)]
+    _, pages, ahead = read_ahead(names, names, 100, view_page)
+    assert ahead >= pages - 3
 
 
 def test_what_lies_beyond_a_page_is_no_orphan() -> None:

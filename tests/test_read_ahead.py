@@ -358,6 +358,21 @@ def test_a_pause_is_kept_however_the_attempt_ends(watch: Watch, ends: str) -> No
     assert asked == []
 
 
+def test_a_pause_shorter_than_the_backoff_of_a_failed_attempt_shortens_nothing(watch: Watch) -> None:
+    world = watch.world
+    told, _ = asks_for_a_pause(watch, 3)
+
+    def fails() -> None:
+        assert told.wait(DEADLINE_S)
+        raise RuntimeError("a defect")
+
+    Wire(world.client).next("commit", meanwhile(fails))
+    with pytest.raises(RuntimeError):
+        watch.run("nightly")
+    assert world.progress()["next_attempt_at_ms"] - world.clock.wall_ms > 25_000
+    assert "waits_for_source" not in world.progress()
+
+
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("error", [SourceWait, OutOfTime, ValueError])
 def test_the_pages_of_an_attempt_are_gone_with_it(watch: Watch, ahead: bool, error: Callable[..., Exception]) -> None:

@@ -39,7 +39,7 @@ class Ending:
     """How an attempt ends; `outcome` is one of EVENTS.
 
     `counts` is False for a clean yield and for a transient AWS error: they give the attempt back. `waits` keeps the
-    next attempt away for the backoff, `source_wait_s` for as long as the source asked.
+    next attempt away for the backoff, `source_wait_s` for as long as the source asked: the longer of both counts.
     """
 
     outcome: str
@@ -118,12 +118,12 @@ def _ending_steps(
     record, segment = holding.record, holding.lease.segment
     attempts = holding.progress.attempts if ending.counts else max(0, holding.progress.attempts - 1)
     next_attempt: Row = {}
-    if ending.source_wait_s is not None:
-        next_attempt = {"next_attempt_at_ms": invocation.clock.now_ms() + round(ending.source_wait_s * 1000)}
+    backs_off_ms = backoff_ms(max(1, attempts), invocation.settings) if ending.waits else 0
+    source_wait_ms = -1 if ending.source_wait_s is None else round(ending.source_wait_s * 1000)
+    if ending.waits or source_wait_ms >= 0:
+        next_attempt = {"next_attempt_at_ms": invocation.clock.now_ms() + max(backs_off_ms, source_wait_ms)}
+    if source_wait_ms >= backs_off_ms:
         next_attempt["waits_for_source"] = True
-    elif ending.waits:
-        wait_ms = backoff_ms(max(1, attempts), invocation.settings)
-        next_attempt = {"next_attempt_at_ms": invocation.clock.now_ms() + wait_ms}
     pause_no = None
     paused: list[Step] = []
     if ending.pauses:

@@ -36,18 +36,17 @@ class Sides:
         meets the horizon all the same, having more rows or the view more that the source lacks, it is buffered further.
 
         With `ask` the next source page is asked for before one is handed out, if as many view rows are buffered as the
-        last one took; for that the view is buffered a page more.
+        last one took; that many are kept from then on.
         """
         buffer: Buffer[ViewRow] = Buffer(reached=after)
-        depth = 2 if ask is None else 3
-        ahead, further = depth * self.limit, 0
+        ahead, further = 2 * self.limit, 0
         position = after
         asked: Asked | None = None
         while True:
             while not buffer.ended and len(buffer.rows) < ahead:
                 page = self.view.read(self.segment, after=buffer.reached, upto=None, limit=self.limit)
                 buffer = buffer.extended(page.checked(buffer.reached, None))
-                ahead = max(further, depth * (len(page.rows) or self.limit))
+                ahead = max(further, 2 * (len(page.rows) or self.limit))
             if asked is None:
                 horizon = buffer.horizon
                 records = self.source.read(self.segment, after=position, upto=horizon, limit=self.limit)
@@ -59,7 +58,10 @@ class Sides:
                 further = min(4 * ahead, MOST_AHEAD * self.limit)
             rows, buffer = buffer.split(upto)
             position, asked = upto, None
-            if ask and upto is not None and (buffer.ended or len(buffer.rows) >= max(1, len(records.rows))):
+            if ask:
+                further = max(further, min(2 * len(rows), MOST_AHEAD * self.limit))
+                ahead = max(ahead, further)
+            if ask and upto is not None and (buffer.ended or len(buffer.rows) >= max(1, len(rows))):
                 horizon = buffer.horizon
                 asked = ask(partial(self.source.read, self.segment, after=upto, upto=horizon, limit=self.limit))
             yield merge(records.rows, rows)
