@@ -3,4 +3,4 @@
 import gc
 
 gc.set_threshold(10_000)
-"""Young objects before a collection. Imports, clients and pages of rows are many times 700, and hold no cycles."""
+"""Young objects before a collection. Imports and pages make many times Python's default, and hold no cycles."""

@@ -61,6 +61,7 @@ def _bad_account(account_id: str, record: SourceRecord | None) -> str | None:
 
 
 def _bad_row(row: ViewRow | None, readable: bool) -> str | None:
+    """`readable` where its entitlements are the same as some that were found good."""
     if row is None:
         return None
     if not readable and (reason := _bad_entitlements(row.entitlements)):
