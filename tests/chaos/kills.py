@@ -16,6 +16,9 @@ MOMENTS = range(1, 70)
 ENOUGH = 10
 """Kills for each night; a night that is not completed then is found by the judgement."""
 
+AGAIN = 2
+"""Pages of the source that whoever goes on reads again: the one in work, and the one that was read ahead."""
+
 CHANGES = 12
 """Accounts that people change before each invocation; only in the source, so that no range has to be read again."""
 
@@ -39,7 +42,7 @@ def kills(nights: int, seed: int = 0, *, prepare: Prepare = nothing) -> Outcome:
         played.close(worker)
         reads, minimum, interruptions = source_reads(played)
         again = sum(one.writer == "commit" and not one.applied for one in history(played.traffic.deliveries()))
-        if not minimum <= reads <= minimum + interruptions + again:
+        if not minimum <= reads <= minimum + AGAIN * (interruptions + again):
             played.found.append(
                 f"{reads} reads of the source: {minimum} at least, {interruptions} interruptions, "
                 f"{again} commits that were sent again"
