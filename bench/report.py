@@ -182,14 +182,17 @@ def draw(rows: Sequence[Row], growth: Sequence[Mapping[str, float]], path: Path)
             mine = {row.case: row for row, _ in pairs}
             at = [list(bare).index(case) + (index - len(names) / 2) * 0.15 for case in mine]
             heights = [getattr(row, what) / getattr(bare[case], what) for case, row in mine.items()]
-            axes.bar(at, [height - 1 for height in heights], bottom=1, width=0.14, label=contender.replace("_", " "))
+            bars = [height - 1 for height in heights]
+            drawn = axes.bar(at, bars, bottom=1, width=0.14, label=contender.replace("_", " "))
+            axes.bar_label(drawn, [f"{height:.3g}" for height in heights], fontsize="xx-small", rotation=90, padding=2)
         axes.set_xticks(range(len(bare)), [cases.name(case).replace(", ", "\n") for case in bare])
         axes.set_yscale("log")
         plain(axes)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_title(f"{title} against the bare loop")
+        axes.margins(y=0.15)
     if wall.get_legend_handles_labels()[0]:
-        wall.legend(fontsize="small")
+        figure.legend(*wall.get_legend_handles_labels(), loc="outside lower center", ncols=len(names), fontsize="small")
     sizes = [each["accounts"] for each in growth]
     grows.plot(sizes, [each["wall_s"] for each in growth], marker="o", color="tab:blue", label="seconds")
     grows.plot(sizes, [each["peak_mb"] for each in growth], marker="s", color="tab:red", label="peak memory, MB")
