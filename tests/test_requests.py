@@ -52,6 +52,18 @@ def test_a_night_asks_for_eight_things_beside_its_pages_and_commits(stack: World
     ]
 
 
+def test_by_default_a_full_page_and_the_accounts_that_only_the_view_has_are_one_commit(stack: World) -> None:
+    """In small: each of the two parameters is divided by the same."""
+    default = stack.settings
+    stack.set(page_size=default.page_size // 1000, range_size=default.range_size // 1000)
+    grants(stack, *numbered(stack.settings.page_size))
+    for name in numbered(stack.settings.page_size - 1):
+        stack.view_row(f"{name}-gone")
+    writes = [each for each in asked(stack, "nightly", f"{SECOND}T02:00:00Z") if each == "commit"]
+    assert len(writes) == 1
+    assert stack.interval(SECOND)["accounts"] == 2 * stack.settings.page_size - 1
+
+
 def test_an_idle_tick_asks_for_three_things(stack: World) -> None:
     assert asked(stack, "tick", f"{NIGHT}T02:05:00Z", "idle") == [*BEGINNING, *END]
 
