@@ -338,7 +338,7 @@ def test_the_cases_are_those_of_the_shares_and_sizes_and_what_follows_a_far_sour
     assert far == [(10_000, 0.0), (10_000, 0.01), (100_000, 0.0), (100_000, 0.01)]
 
 
-def test_the_emulator_of_the_bench_answers_a_query_as_the_emulator_does(emulator_url: str) -> None:
+def test_the_emulator_of_the_bench_answers_as_the_emulator_does(emulator_url: str) -> None:
     ids = [f"{n:012d}" for n in random.Random(7).sample(range(10**12), 40)] + ["é", "😀", "A#"]
 
     def pages(url: str) -> list[Any]:
@@ -377,8 +377,23 @@ def test_the_emulator_of_the_bench_answers_a_query_as_the_emulator_does(emulator
                     return
                 request["ExclusiveStartKey"] = last
 
+        def write(token: str, account_id: str) -> None:
+            update = {
+                "TableName": name,
+                "Key": {"segment": {"S": "000"}, "account_id": {"S": account_id}},
+                "UpdateExpression": "ADD written :one",
+                "ExpressionAttributeValues": {":one": {"N": "1"}},
+            }
+            try:
+                client.transact_write_items(ClientRequestToken=token, TransactItems=[{"Update": update}])
+            except client.exceptions.IdempotentParameterMismatchException as refused:
+                seen.append(refused.response["Error"]["Code"])
+
         read()
         put(*ids)
+        read()
+        for token, account_id in (("a", ids[0]), ("a", ids[0]), ("a", ids[1]), ("b", ids[0])):
+            write(token, account_id)
         read()
         client.delete_item(TableName=name, Key={"segment": {"S": "000"}, "account_id": {"S": ids[3]}})
         put("a new one", ids[5])
@@ -395,7 +410,9 @@ def test_the_emulator_of_the_bench_answers_a_query_as_the_emulator_does(emulator
         return seen
 
     with emulator(settings={"PYTHONPATH": str(EMULATOR)}) as url:
-        assert pages(url) == pages(emulator_url)
+        answers = pages(url)
+    assert answers == pages(emulator_url)
+    assert answers.count("IdempotentParameterMismatchException") == 1
 
 
 def test_a_made_up_table_gives_every_account_once_in_pages() -> None:
