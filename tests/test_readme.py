@@ -30,7 +30,7 @@ def test_every_make_target_and_every_module_of_the_readme_exists() -> None:
     assert modules <= {path.name for path in (ROOT / "src/reconciler").glob("*.py")}
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/operations.md", "docs/adapting.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/operations.md", "docs/adapting.md", "docs/performance.md"])
 def test_every_link_leads_to_a_file_and_to_a_heading_in_it(name: str) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", (ROOT / name).read_text("utf-8"))
     for path, anchor in links:
