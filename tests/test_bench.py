@@ -378,7 +378,7 @@ def test_the_emulator_of_the_bench_answers_as_the_emulator_does(emulator_url: st
                 request["ExclusiveStartKey"] = last
 
         def write(token: str, account_id: str) -> None:
-            update = {
+            update: Any = {
                 "TableName": name,
                 "Key": {"segment": {"S": "000"}, "account_id": {"S": account_id}},
                 "UpdateExpression": "ADD written :one",
