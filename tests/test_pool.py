@@ -34,6 +34,7 @@ def last(directory: Path, number: int) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
     with pool(SIZE) as processes:
         list(processes.map(partial(last, Path(sys.argv[1])), range(TASKS)))
 
